@@ -374,11 +374,12 @@ def variables(environment: Environment, **more: str) -> dict[str, str]:
 SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "positions", "attention", "models")]
 
 
-def pytest(environment: Environment, markers: str, arguments: list[str], more_than_cores: int = 0) -> NoReturn:
+def pytest(environment: Environment, markers: str, arguments: list[str]) -> NoReturn:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, 4) + more_than_cores  # one more uses the cores while a test waits for other processes
-    command = [str(environment.python), "-m", "pytest", "-n", str(workers), "-m", markers, "--timeout", "300",
-               "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
+    workers = min(cores, 4) + 1  # one more uses the cores while a test waits for other processes
+    # "worksteal" gives neighbouring tests to the same worker, so that what the tests of a file share is made once.
+    command = [str(environment.python), "-m", "pytest", "-n", str(workers), "--dist", "worksteal", "-m", markers,
+               "--timeout", "300", "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
     env = variables(environment, OMP_NUM_THREADS="1")
     # The workers and the hundreds of processes that tests start would each compile the tests and the package again.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -471,9 +472,9 @@ def main(argv: list[str]) -> int:
     if command == "outside":
         become([python, "-m", "comparisons", *rest], variables(environment))
     if command == "test":
-        pytest(environment, "not medium and not slow and not gpu", rest, more_than_cores=1)
+        pytest(environment, "not medium and not slow and not gpu", rest)
     if command == "test-medium":
-        pytest(environment, "medium and not slow and not gpu", rest, more_than_cores=1)
+        pytest(environment, "medium and not slow and not gpu", rest)
     if command == "test-slow":
         pytest(environment, "slow and not gpu", rest)
     if command == "test-newest":

@@ -1,37 +1,39 @@
-"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without encoding.
+"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without
+encoding.
 
     python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows,rotations]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
                                    [--draws 60] [--dtypes float32,bfloat16,float16] [--forms FIRE,T5]
 
-Batch 4, 8 heads of 64 dimensions, causal, float32, forward and backward pass unless a part says otherwise. All parameters of
-the encoding have gradients, and the time of the encoding itself is included. Each part is stored as
+Batch 4, 8 heads of 64 dimensions, causal, float32, forward and backward pass unless a part says otherwise. All
+parameters of the encoding have gradients, and the time of the encoding itself is included. Each part is stored as
 results/attention-<part>.json.
 
     ratios   time of the forward pass, and of forward and backward, relative to our kernel without encoding ("NoPE") and to
              torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
     threads  time of forward and backward on several threads relative to one, of our kernel without encoding and with FIRE, and of
-             torch's attention; wall time, on this machine as it is and beside a process that keeps one core busy. Before each
-             call torch multiplies matrices, which is not timed, as in a model: its threads wait for more work after that. Calls
-             with the same number of threads follow each other, because torch starts its threads anew when the number changes.
-             The row "one sequence of 32" is a call with little work
+             torch's attention; wall time, on this machine as it is and beside a process that keeps one core busy.
+             Before each call torch multiplies matrices, which is not timed, as in a model: its threads wait for more
+             work after that. Calls with the same number of threads follow each other, because torch starts its threads
+             anew when the number changes. The row "one sequence of 32" is a call with little work
     memory   peak resident memory of a new process, minus its memory before the first forward and backward pass
     eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time and memory
     decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a decoder that
-             keeps what the encoding computed ("step"), and of one that does not ("made anew"); and computing the encoding once for
-             8,192 keys, when a text grows beyond 4,096 ("table"). All are relative to torch's step without encoding
+             keeps what the encoding computed ("step"), and of one that does not ("made anew"); and computing the
+             encoding once for 8,192 keys, when a text grows beyond 4,096 ("table"). All are relative to torch's step
+             without encoding
     shapes   time per element (pair of tokens and dimension) at other dimensions and lengths, relative to D 64, T 1024
     growth   time and memory of batch 1 up to T 16384, and the factors by which they grow when T doubles
     errors   error of the output and of every gradient (distance from the float64 reference) of our kernel, relative to that of
              torch's attention with the bias as a mask, up to T 1024. Only this part uses --draws and --dtypes
     rows     encodings with a vector for each distance that is multiplied by each query or added to values, and FoX: time relative
-             to our kernel without encoding and to `blocked`; the share of the encoding itself ("table"); peak memory. --forms as in
-             errors
+             to our kernel without encoding and to `blocked`; the share of the encoding itself ("table"); peak memory.
+             --forms as in errors
     rotations  rotating q and k inside the kernel ("inside") and before it ("before"), with the time of the encoding: time and
              peak memory relative to our kernel without encoding
 
-Times are measured in the order A, X, A, as CPU time of one thread, which other processes disturb little. A ratio is the median
-over the rounds (10th to 90th percentile).
+Times are measured in the order A, X, A, as CPU time of one thread, which other processes disturb little. A ratio is the
+median over the rounds (10th to 90th percentile).
 """
 
 import argparse
@@ -75,8 +77,8 @@ Figures = dict[str, Any]
 
 
 class Attention:
-    """Attention of one encoding on random numbers. "eager FIRE": the network over all pairs, every matrix written out; "before
-    RoPE": q and k are rotated before the kernel."""
+    """Attention of one encoding on random numbers. "eager FIRE": the network over all pairs, every matrix written out;
+    "before RoPE": q and k are rotated before the kernel."""
 
     def __init__(
         self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None, groups: int = HEADS,
@@ -289,7 +291,9 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def on_threads(settings: dict[str, Any], length: int, counts: list[int], rounds: int) -> Figures:
-    """Milliseconds of a call on each number of threads; the time on one relative to it; and, for ours, relative to torch's."""
+    """Milliseconds of a call on each number of threads; the time on one relative to it; and, for ours, relative to
+    torch's.
+    """
     kinds = {name: Attention(name, length, **settings) for name in (TORCH, OURS, "FIRE")}
     x, weight = torch.randn(max(1024, len(kinds[OURS].q) * length), HEADS * DIM), torch.randn(HEADS * DIM, HEADS * DIM)
     times: dict[str, dict[int, list[float]]] = {name: {count: [] for count in counts} for name in kinds}
@@ -442,7 +446,9 @@ def rows(args: argparse.Namespace) -> Figures:
 
 
 def table_alone(one: Attention) -> None:
-    """What the kernel reads besides q, k and v (vectors of distances, contents, running sums), and back to the parameters."""
+    """What the kernel reads besides q, k and v (vectors of distances, contents, running sums), and back to the
+    parameters.
+    """
     assert one.encoding is not None
     modifiers, parameters = one.modifiers(), list(one.encoding.parameters())
     forms = [*modifiers.terms, *modifiers.values]
@@ -454,8 +460,8 @@ def errors(args: argparse.Namespace) -> Figures:
     """Root of the mean square of the difference from the reference over the draws, ours over torch's, with its 95 %
     interval (draws chosen anew, 2,000 times).
 
-    Half precision is stored after every step of torch's, and computed in float32 here. A gradient that is one number, as
-    that of FIRE's c, is by chance close or far off in single draws, for torch as for us: a few of them say nothing.
+    Half precision is stored after every step of torch's, and computed in float32 here. A gradient that is one number,
+    as that of FIRE's c, is by chance close or far off in single draws, for torch as for us: a few of them say nothing.
 
     What earlier runs found with the same versions is kept, so that forms, dtypes and lengths can be run one by one.
     """
@@ -524,8 +530,8 @@ class Sum(torch.nn.Module):
 def distances(
     name: str, length: int, dtype: torch.dtype, seed: int, heads: int = 4, dim: int = DIM
 ) -> dict[str, tuple[float, float]]:
-    """Of the output and every gradient: squared distance from the reference, ours and torch's. name: encodings' names with
-    " + " between them."""
+    """Of the output and every gradient: squared distance from the reference, ours and torch's. name: encodings' names
+    with " + " between them."""
     span, mask, scale = Span.of(length), Mask(length, length), dim**-0.5
     torch.manual_seed(seed)
     given = [torch.randn(1, heads, length, dim).to(dtype) for _ in range(4)]

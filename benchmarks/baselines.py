@@ -2,10 +2,10 @@
 
     python benchmarks/baselines.py [--prompts 1280] [--examples 400] [--dims 16] [--studies 1500] [--skip intervals]
 
-Each baseline predicts all prefixes of prompts of linear regression. The time is CPU time of the process with one thread, in
-seconds. For comparison, NumPy's solver is called for each prefix of 16 prompts, and its time is scaled up to all prompts. The
-lasso is fitted at ten lengths. Then studies are simulated in which seeds, the prompts that all seeds share, or both vary. The
-figure is the share of 95 % intervals that contain the true mean.
+Each baseline predicts all prefixes of prompts of linear regression. The time is CPU time of the process with one
+thread, in seconds. For comparison, NumPy's solver is called for each prefix of 16 prompts, and its time is scaled up to
+all prompts. The lasso is fitted at ten lengths. Then studies are simulated in which seeds, the prompts that all seeds
+share, or both vary. The figure is the share of 95 % intervals that contain the true mean.
 """
 
 import argparse

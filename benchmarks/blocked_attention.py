@@ -2,10 +2,10 @@
 
     python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5] [--names FIRE,Shaw] [--against reference]
 
-Batch 4, 8 heads of 64 dimensions, causal, float32, one thread; a forward and a backward pass. All parameters of the encoding
-have gradients, and the time of the encoding itself is included. Times are CPU times in the order A, blocked, A; the figures are
-the median and the range of the ratios. "sdpa, no encoding" is torch's fused attention without a bias. Memory is the peak
-resident memory of a new process, minus its memory before the first pass.
+Batch 4, 8 heads of 64 dimensions, causal, float32, one thread; a forward and a backward pass. All parameters of the
+encoding have gradients, and the time of the encoding itself is included. Times are CPU times in the order A, blocked,
+A; the figures are the median and the range of the ratios. "sdpa, no encoding" is torch's fused attention without a
+bias. Memory is the peak resident memory of a new process, minus its memory before the first pass.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/compiled_decoder.py [--lengths 128] [--pairs 8] [--names NoPE,RoPE,FIRE]
 
-The model, data and step are those of training_step.py, with one thread and `model.compile(dynamic=True, fullgraph=True)`
-(inductor). Times are CPU times of whole steps in the order eager, compiled, eager; the figures are the median and the range of
-the ratios. Memory is measured as in training_step.py, after compilation. The time of compilation is the wall time of the first
-step, and of the first step at another length.
+The model, data and step are those of training_step.py, with one thread and `model.compile(dynamic=True,
+fullgraph=True)` (inductor). Times are CPU times of whole steps in the order eager, compiled, eager; the figures are the
+median and the range of the ratios. Memory is measured as in training_step.py, after compilation. The time of
+compilation is the wall time of the first step, and of the first step at another length.
 """
 
 import argparse

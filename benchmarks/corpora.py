@@ -3,18 +3,19 @@
     python benchmarks/corpora.py [--folder DIR] [--gigabytes 5] [--rounds 3] [--workers 2]
     python benchmarks/corpora.py --parquet [--folder DIR] [--rounds 3]
 
-- `tokenizing`: the time of `lengthwise tokenize` (its start, reading JSON lines, removing duplicates, writing and hashing shards),
-  relative to the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many
-  threads, and returns the IDs. Both are processes of their own and alternate. `ratio` is that of the elapsed times; `cpu_ratio`,
-  that of the processor times, depends less on what else the machine does. The text is Python's standard library, several times,
-  with a number in front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
-- `memory`: the largest resident memory of `lengthwise tokenize` with all its workers, for a tenth of the generated corpus and for
-  all of it, and the resident memory of a process that reads batches from it, after the first and after the last part of 30,000
-  batches. Tokens are bytes.
-- `batch`: the time for a batch, relative to that of a whole training step (d_model 128, 4 layers, 32 x 128 tokens, one thread), on
-  that corpus. Steps alternate between batches of random places, so that pages are not read already.
-- With `--parquet`, only the time of `lengthwise tokenize` with one worker for a Parquet file, relative to that for JSON lines with
-  the same texts. Both alternate, and tokens are bytes.
+- `tokenizing`: the time of `lengthwise tokenize` (its start, reading JSON lines, removing duplicates, writing and
+  hashing shards), relative to the time in which the package `tokenizers` alone encodes the same texts, which are in
+  memory already, with as many threads, and returns the IDs. Both are processes of their own and alternate. `ratio` is
+  that of the elapsed times; `cpu_ratio`, that of the processor times, depends less on what else the machine does. The
+  text is Python's standard library, several times, with a number in front of each document; the tokenizer is a
+  byte-level BPE with 8,192 tokens.
+- `memory`: the largest resident memory of `lengthwise tokenize` with all its workers, for a tenth of the generated
+  corpus and for all of it, and the resident memory of a process that reads batches from it, after the first and after
+  the last part of 30,000 batches. Tokens are bytes.
+- `batch`: the time for a batch, relative to that of a whole training step (d_model 128, 4 layers, 32 x 128 tokens, one
+  thread), on that corpus. Steps alternate between batches of random places, so that pages are not read already.
+- With `--parquet`, only the time of `lengthwise tokenize` with one worker for a Parquet file, relative to that for JSON
+  lines with the same texts. Both alternate, and tokens are bytes.
 
 DIR needs three times as much space as the generated corpus.
 """
@@ -105,7 +106,9 @@ def alone(path: str, tokenizer: str, threads: int) -> None:
 
 
 def prepare(path: Path, tokenizer: Path, output: Path, workers: int) -> list[float]:
-    """Run `lengthwise tokenize`, and return its elapsed time and its processor time, with those of starting its processes."""
+    """Run `lengthwise tokenize`, and return its elapsed time and its processor time, with those of starting its
+    processes.
+    """
     words = ["tokenize", path, "--tokenizer", tokenizer, "--output", output, "--workers", workers]
     start, used = time.perf_counter(), processor_time()
     subprocess.run([sys.executable, "-m", "lengthwise", *map(str, words)], check=True, stdout=subprocess.DEVNULL)

@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--studies 4000] [--only "effective length"]
 
-Each case is a population of seeds with a known true value. A study draws 3, 5 or 10 seeds from it, each with the noise of its
-test examples, and computes an interval; the figure is the share of studies whose interval contains the true value, with the
-standard error of that share. It must not be below 0.92 in `CASES` and `HELD_OUT`. The cases of `LIMITED` are outside of what
-few seeds can show, and are stored to say how far: no limit applies to them.
+Each case is a population of seeds with a known true value. A study draws 3, 5 or 10 seeds from it, each with the noise
+of its test examples, and computes an interval; the figure is the share of studies whose interval contains the true
+value, with the standard error of that share. It must not be below 0.92 in `CASES` and `HELD_OUT`. The cases of
+`LIMITED` are outside of what few seeds can show, and are stored to say how far: no limit applies to them.
 """
 
 import argparse
@@ -19,8 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is there
 import numpy as np
 from record import save
 
-from lengthwise.analysis.findings import SeedScore
-from lengthwise.analysis.intervals import of_seeds, over_seeds_and_groups
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import over_seeds_and_groups
 from lengthwise.analysis.ranks import mean_reciprocal_rank, reciprocal_ranks
 from lengthwise.analysis.statistics import (
     Curve,
@@ -44,7 +44,9 @@ Contains = Callable[[Chance, int], bool]  # whether the interval of one simulate
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of correct answers: seeds from a beta distribution, examples from a binomial one. `deviation` 0: equal seeds."""
+    """Shares of correct answers: seeds from a beta distribution, examples from a binomial one. `deviation` 0: equal
+    seeds.
+    """
 
     mean: float
     deviation: float
@@ -66,9 +68,8 @@ def inside(low: float, high: float, true: float) -> bool:
 
 def score_of_shares(shares: Shares) -> Contains:
     def contains(chance: Chance, seeds: int) -> bool:
-        found = of_seeds(
-            shares.draw(chance, seeds), [0.0] * seeds, [shares.examples] * seeds, [()] * seeds, EXACT_MATCH
-        )
+        scores = [Estimate(mean=mean, n=shares.examples) for mean in shares.draw(chance, seeds)]
+        found = interval_of(scores, EXACT_MATCH.limits, share=EXACT_MATCH.share)
         return inside(found.low, found.high, shares.mean)
 
     return contains
@@ -79,7 +80,7 @@ def score_of_losses(of_seed: float, of_examples: float, skew: float = 0.0) -> Co
 
     def contains(chance: Chance, seeds: int) -> bool:
         means = 2 + of_seed * standard(chance, seeds, skew) + of_examples * chance.standard_normal(seeds)
-        found = of_seeds(means.tolist(), [of_examples] * seeds, [EXAMPLES] * seeds, [()] * seeds, CROSS_ENTROPY)
+        found = interval_of([Estimate(mean=mean) for mean in means.tolist()])
         return inside(found.low, found.high, 2.0)
 
     return contains
@@ -91,7 +92,7 @@ def score_of_common_texts(of_seed: float, of_texts: float) -> Contains:
     def contains(chance: Chance, seeds: int) -> bool:
         true = 2 + of_texts * chance.standard_normal()
         means = true + of_seed * chance.standard_normal(seeds)
-        found = of_seeds(means.tolist(), [of_texts] * seeds, [16] * seeds, [()] * seeds, CROSS_ENTROPY)
+        found = interval_of([Estimate(mean=mean) for mean in means.tolist()])
         return inside(found.low, found.high, true)
 
     return contains
@@ -117,14 +118,16 @@ def score_of_groups(of_seed: float, of_group: float, of_both: float, groups: int
 def curves(values: np.ndarray, errors: float) -> list[Curve]:
     """Return the curves of seeds, from their scores [seeds, lengths]."""
     return [
-        Curve(seed, tuple(SeedScore(key="", seed=seed, mean=v, standard_error=errors, n=EXAMPLES) for v in row))
+        tuple(Estimate(seed=seed, mean=v, standard_error=errors, n=EXAMPLES) for v in row)
         for seed, row in enumerate(values.tolist())
     ]
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses at `LENGTHS`. A seed's deviation has a part for all lengths and one for each, and each score one of its examples."""
+    """Losses at `LENGTHS`. A seed's deviation has a part for all lengths and one for each, and each score one of its
+    examples.
+    """
 
     means: tuple[float, ...]
     all_lengths: float
@@ -140,7 +143,8 @@ class Losses:
 
 @dataclass(frozen=True)
 class SharesByLength:
-    """Shares at `LENGTHS`, from beta distributions. A seed has one quantile at all lengths, so a good seed is good everywhere;
+    """Shares at `LENGTHS`, from beta distributions. A seed has one quantile at all lengths, so a good seed is good
+    everywhere;
     `independent`: it has one for each length."""
 
     means: tuple[float, ...]
@@ -202,7 +206,9 @@ def in_interquartile(strata: tuple[Shares, ...]) -> Contains:
 
 
 def in_rank(gap: float, tasks: int, label: str = "B") -> Contains:
-    """Five encodings whose mean scores are `gap` standard deviations of the seeds apart, the first two in changing order."""
+    """Five encodings whose mean scores are `gap` standard deviations of the seeds apart, the first two in changing
+    order.
+    """
     labels = "ABCDE"
     means = np.array([[gap * (4 - place) for place in range(5)] for _ in range(tasks)])
     means[1::2, :2] = means[1::2, 1::-1]
@@ -226,7 +232,9 @@ def in_rank(gap: float, tasks: int, label: str = "B") -> Contains:
 
 
 def in_comparison(kind: str, effect: float, skew: float = 0.0) -> Contains:
-    """The difference between two encodings, its effect size, or its standard deviation (for the number of needed seeds)."""
+    """The difference between two encodings, its effect size, or its standard deviation (for the number of needed
+    seeds).
+    """
 
     def contains(chance: Chance, seeds: int) -> bool:
         shared = chance.standard_normal(seeds)  # what a seed does to both
@@ -326,8 +334,8 @@ CASES: dict[str, dict[str, Contains]] = {
     "effect size": {f"effect {effect:g}": in_comparison("effect", effect) for effect in (0.0, 0.5, 2.0)},
     "standard deviation of differences": {"normal differences": in_comparison("deviation", 1.0)},
 }
-# Cases that nobody looked at while the methods and their constants were chosen, so they show how the methods do elsewhere. None of
-# them may be changed or left out because of its result.
+# Cases that nobody looked at while the methods and their constants were chosen, so they show how the methods do
+# elsewhere. None of them may be changed or left out because of its result.
 HELD_OUT: dict[str, dict[str, Contains]] = {
     "score, shares": {
         "mean 0.3, sd 0.05": score_of_shares(Shares(0.3, 0.05)),
@@ -366,7 +374,9 @@ PARTS = {"cases": CASES, "held out": HELD_OUT, "limited": LIMITED}
 
 
 def coverage(contains: Contains, seeds: int, studies: int, start: int = 0) -> dict[str, float]:
-    """Return the share of simulated studies whose interval contains the true value, and the standard error of the share."""
+    """Return the share of simulated studies whose interval contains the true value, and the standard error of the
+    share.
+    """
     chance = np.random.default_rng([start, seeds])
     share = sum(contains(chance, seeds) for _ in range(studies)) / studies
     return {"coverage": round(share, 4), "standard_error": round((share * (1 - share) / studies) ** 0.5, 4)}

@@ -2,13 +2,13 @@
 
     python benchmarks/effective_length.py [--studies 2000]
 
-Each population has shares of correct answers at four lengths, which never get better with the length. A study draws 3, 5 or 10
-seeds and 512 examples for each. The estimate of `lengthwise statistics`, which fits a non-increasing curve to the means, is
-compared with the first failure: where the means themselves fall below the threshold for the first time.
+Each population has shares of correct answers at four lengths, which never get better with the length. A study draws 3,
+5 or 10 seeds and 512 examples for each. The estimate of `lengthwise statistics`, which fits a non-increasing curve to
+the means, is compared with the first failure: where the means themselves fall below the threshold for the first time.
 
-Stored for each: the share of studies whose estimate is too short, the share with an estimate in the shorter half of the tested
-lengths, and the mean error and its root mean square in octaves (lengths below the shortest count as 32, and above the longest as
-1,024).
+Stored for each: the share of studies whose estimate is too short, the share with an estimate in the shorter half of the
+tested lengths, and the mean error and its root mean square in octaves (lengths below the shortest count as 32, and
+above the longest as 1,024).
 """
 
 import argparse

@@ -1,11 +1,12 @@
-"""Measure the cost of an exact match: one teacher-forced forward pass, relative to greedy decoding with the same result.
+"""Measure the cost of an exact match: one teacher-forced forward pass, relative to greedy decoding with the same
+result.
 
     python benchmarks/exact_match.py [--length 40] [--examples 256] [--pairs 5]
 
-The task is Copy, with the same examples and the same untrained model: d_model 64, 3 layers, one thread. The figures are CPU
-seconds per example of one forward pass (`evaluate`), and of decoding (`evaluate(decode=True)`): with the key-value cache, all
-examples at once or one by one, and without a cache. All are measured in turn in one process. A ratio is relative to the forward
-pass of the same turn; the figures are the median and the range.
+The task is Copy, with the same examples and the same untrained model: d_model 64, 3 layers, one thread. The figures are
+CPU seconds per example of one forward pass (`evaluate`), and of decoding (`evaluate(decode=True)`): with the key-value
+cache, all examples at once or one by one, and without a cache. All are measured in turn in one process. A ratio is
+relative to the forward pass of the same turn; the figures are the median and the range.
 """
 
 import argparse

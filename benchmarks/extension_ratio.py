@@ -3,10 +3,10 @@
     lengthwise run addition/robust --results robust
     python benchmarks/extension_ratio.py "addition: robust" --results robust
 
-The ratio is the longest evaluated length up to which every score is at least 0.98, divided by the training length. A run has
-learned its task if this holds for all evaluated lengths up to the training length; otherwise its ratio is 0. For each combination
-of encoding, positions and task there is one row, with the ratios of all its seeds and orders of the data; then, for the ingredients
-of robust addition, the mean ratio with and without each.
+The ratio is the longest evaluated length up to which every score is at least 0.98, divided by the training length. A
+run has learned its task if this holds for all evaluated lengths up to the training length; otherwise its ratio is 0.
+For each combination of encoding, positions and task there is one row, with the ratios of all its seeds and orders of
+the data; then, for the ingredients of robust addition, the mean ratio with and without each.
 """
 
 import argparse
@@ -28,7 +28,9 @@ INGREDIENTS = {  # by the configuration of a run
 
 
 def extension_ratio(scores: Mapping[int, float], trained: int, least: float = 0.98) -> float:
-    """Return the longest length up to which all scores are at least `least`, over the training length; 0 if not learned."""
+    """Return the longest length up to which all scores are at least `least`, over the training length; 0 if not
+    learned.
+    """
     solved = 0
     for length in sorted(scores):
         if scores[length] < least:

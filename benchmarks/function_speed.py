@@ -2,10 +2,10 @@
 
     python benchmarks/function_speed.py [--rounds 7] [--layers 16] [--names Conjunction,CNF]
 
-For each class of functions: one batch of 64 prompts of 50 examples in 16 dimensions, including the conversion to vectors. The
-training step (forward, backward, AdamW) is that of the published model: like Llama, 16 layers, width 256, 8 heads, ALiBi, 100
-tokens. One thread, CPU time. Each round takes one step, and then the median of 5 batches of every class. The figures are the
-median and the range of the ratios. A class may take at most 3 % of the step.
+For each class of functions: one batch of 64 prompts of 50 examples in 16 dimensions, including the conversion to
+vectors. The training step (forward, backward, AdamW) is that of the published model: like Llama, 16 layers, width 256,
+8 heads, ALiBi, 100 tokens. One thread, CPU time. Each round takes one step, and then the median of 5 batches of every
+class. The figures are the median and the range of the ratios. A class may take at most 3 % of the step.
 """
 
 import argparse

@@ -2,20 +2,23 @@
 
     python benchmarks/gpu_attention.py [--length 8192] [--pairs 20] [--quick]
 
-First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is measured.
-Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward and backward. All
-parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events around
-CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs; the figures are the median and the 10th
-and 90th percentile of the ratios. Denominators are our kernel without encoding, and the fastest backend of torch's
-scaled_dot_product_attention without encoding. Memory is the peak above the memory of the inputs. Then: FIRE relative to its MLP
-evaluated for all pairs with eager attention at 2,048 tokens, training at 32,768 tokens, a forward pass at 131,072, and one
-decoding step with a cache of 32,768.
+Run `lengthwise check --device cuda` before: FIRE uses its Triton kernels only on GPUs where they were tested.
+
+First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is
+measured. Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward
+and backward. All parameters of the encoding have gradients, and the time of the encoding itself is included. Times are
+those of CUDA events around CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs;
+the figures are the median and the 10th and 90th percentile of the ratios. Denominators are our kernel without encoding,
+and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory is the peak above the memory of
+the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048 tokens, training at
+32,768 tokens, a forward pass at 131,072, and one decoding step with a cache of 32,768.
 """
 
 import argparse
 import importlib.util
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +62,9 @@ LIMITS = {
 
 
 def check() -> dict[str, float]:
-    """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is too large."""
+    """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is
+    too large.
+    """
     path = Path(__file__).parent.parent / "tests" / "attention" / "fused" / "gpu_cases.py"
     spec = importlib.util.spec_from_file_location("gpu_cases", path)
     assert spec and spec.loader
@@ -84,29 +89,39 @@ def check() -> dict[str, float]:
 class Attention:
     """Attention of one encoding (or of torch, without) on random numbers."""
 
+    backend = "fused"
+
     def __init__(
-        self, name: str, length: int, dim: int, *, batch: int = BATCH, heads: int = HEADS, queries: int | None = None
+        self,
+        name: str,
+        length: int,
+        dim: int,
+        *,
+        batch: int = BATCH,
+        heads: int = HEADS,
+        queries: int | None = None,
+        device: str = "cuda",
     ):
         torch.manual_seed(0)
         shape = (batch, heads, length, dim)
-        self.q, self.k, self.v, self.grad = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+        self.q, self.k, self.v, self.grad = (torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(4))
         if queries:
             self.q, self.grad = self.q[:, :, -queries:].contiguous(), self.grad[:, :, -queries:].contiguous()
         for x in (self.q, self.k, self.v):
             x.requires_grad_()
         self.name, self.dim = name, dim
         queries = queries or length
-        self.span, self.mask = Span.of(length, queries, "cuda"), Mask(queries, length)
+        self.span, self.mask = Span.of(length, queries, device), Mask(queries, length)
         self.encoding = None
         if name not in TORCH:
             made_for = {"num_heads": heads, "head_dim": dim, "d_model": heads * dim, "train_length": length}
-            self.encoding = ENCODINGS.parse(name).build(**made_for).cuda()
+            self.encoding = ENCODINGS.parse(name).build(**made_for).to(device)
 
     def out(self) -> torch.Tensor:
         if self.encoding is None:
             with sdpa_kernel(TORCH[self.name]):
                 return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=self.mask.queries > 1)
-        attend = BACKENDS["fused"].prepare(self.encoding.modifiers(self.span), self.span, self.mask)
+        attend = BACKENDS[self.backend].prepare(self.encoding.modifiers(self.span), self.span, self.mask)
         return attend(self.q, self.k, self.v, scale=self.dim**-0.5)
 
     def forward(self) -> None:
@@ -116,6 +131,22 @@ class Attention:
     def backward(self) -> None:
         parameters = list(self.encoding.parameters()) if self.encoding is not None else []
         torch.autograd.grad(self.out(), [self.q, self.k, self.v, *parameters], self.grad)
+
+
+class Flex(Attention):
+    """The same by FlexAttention, which PyTorch compiles on a GPU."""
+
+    backend = "flex"
+
+
+class DenseBias(Attention):
+    """A bias that depends on the distance as a tensor with an entry for every pair, which SDPA adds to the logits."""
+
+    def out(self) -> torch.Tensor:
+        term = self.encoding.modifiers(self.span).terms[0]  # type: ignore[union-attr]
+        bias = term.dense(self.q, self.k, self.span, self.dim**-0.5).to(self.q.dtype)
+        future = self.span.k[0] > self.span.q[0][:, None]
+        return F.scaled_dot_product_attention(self.q, self.k, self.v, bias.masked_fill(future, -torch.inf))
 
 
 class Eager(Attention):
@@ -131,6 +162,11 @@ class Eager(Attention):
 
 
 def milliseconds(action: Callable[[], None]) -> float:
+    if not torch.cuda.is_available():
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            action()
+        return 1000 * (time.perf_counter() - begin) / CALLS
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(CALLS):

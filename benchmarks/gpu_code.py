@@ -2,13 +2,14 @@
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
-For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions (HGMMA,
-HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared memory. ptxas and
-nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are compiled instead of executed.
+For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions
+(HGMMA, HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared
+memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
+compiled instead of executed.
 
-The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in half
-precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows, or if a loop
-with branches is pipelined (see `_stages` in visits.py).
+The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
+half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
+or if a loop with branches is pipelined (see `_stages` in visits.py).
 """
 
 import argparse
@@ -16,7 +17,7 @@ import collections
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from triton.runtime.jit import JITFunction
 
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
+from lengthwise.attention.fused.gpu import distances, tiles
+from lengthwise.encodings import FIRE
+from lengthwise.native import gpu_segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -45,8 +49,9 @@ MAIN = ("CLEAN", "FAR")
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
-# In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the worse is
-# seen. With up to 18 and 30 they were the fastest on an H200; FoX needs the other 2, 1 and 1, and was not timed.
+# In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the
+# worse is seen. With up to 18 and 30 they were the fastest on an H200; FoX needs the other 2, 1 and 1, and was not
+# timed.
 SPILLED = {64: 20, 128: 31, 256: 1}
 NAMES = {
     torch.float64: "fp64",
@@ -55,7 +60,9 @@ NAMES = {
     torch.float16: "fp16",
     torch.int32: "i32",
     torch.int64: "i64",
+    torch.uint8: "u8",
 }
+NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns")  # kernels without products of matrices
 
 
 class Compiled:
@@ -67,7 +74,7 @@ class Compiled:
         attributes: dict[tuple[int, ...], Any] = {}
 
         def kind(x: Any, path: tuple[int, ...], constant: bool) -> Any:
-            if isinstance(x, tuple):
+            if isinstance(x, tuple) and not constant:
                 types = [kind(y, (*path, n), constant) for n, y in enumerate(x)]
                 return type(x)(*types) if hasattr(x, "_fields") else tuple(types)
             if x is None or constant or (type(x) is int and x == 1):  # what Triton itself makes constants of
@@ -143,7 +150,9 @@ class Compiled:
 
 
 def pipelined_branches(ttgir: str) -> int:
-    """Count the loops that load tiles ahead and have a branch: there Triton overwrites a tile that the branch still reads."""
+    """Count the loops that load tiles ahead and have a branch: there Triton overwrites a tile that the branch still
+    reads.
+    """
     count, open_loops = 0, []
     for line in ttgir.splitlines():
         indent = len(line) - len(line.lstrip())
@@ -188,8 +197,8 @@ def _run(tool: str, *arguments: str) -> str:
     return subprocess.run([TOOLS / tool, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iterator[Compiled]:
-    """The kernels of one forward and backward pass."""
+def recorded(action: Callable[[], object]) -> Iterator[Compiled]:
+    """Compile the kernels that are launched by an action, instead of launching them."""
     calls: list[tuple[Any, dict[str, Any], dict[str, int]]] = []
 
     def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -197,6 +206,18 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         values = dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
         calls.append((self, values, {k: v for k, v in kwargs.items() if k not in names}))
 
+    original = JITFunction.run
+    JITFunction.run = record  # type: ignore[method-assign]
+    try:
+        action()
+    finally:
+        JITFunction.run = original  # type: ignore[method-assign]
+    for call in calls:
+        yield Compiled(*call)
+
+
+def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iterator[Compiled]:
+    """The kernels of one forward and backward pass."""
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
     tensors: dict[str, Any] = {}
     if "table" in form:
@@ -216,15 +237,55 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
     arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
     needs = frozenset(LEARNED).intersection(tensors)
-    original = JITFunction.run
-    JITFunction.run = record  # type: ignore[method-assign]
-    try:
+
+    def action() -> None:
         out, lse = gpu.forward(q, k, v, arguments)
         gpu.backward(grad, q, k, v, out, lse, arguments, needs)
-    finally:
-        JITFunction.run = original  # type: ignore[method-assign]
-    for call in calls:
-        yield Compiled(*call)
+
+    yield from recorded(action)
+
+
+def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
+    """The kernels without products of matrices, with all that Triton compiles differently: positions, documents, one
+    query.
+    """
+    cpu, position = torch.device("cpu"), torch.arange(tokens).expand(batch, -1).contiguous()
+
+    def arguments(queries: int, segments: int, positions: bool, **more: Any) -> Arguments:
+        if positions:
+            more |= {"position_q": position[:, tokens - queries :].contiguous(), "position_k": position}
+        if not segments:
+            return Arguments(table=torch.zeros(2, 32), rows=torch.zeros(1, 2, queries, 32), **more)
+        lines, knots = torch.zeros(2, segments), torch.zeros(segments - 1)
+        more |= zip(SEGMENTS, (lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)), strict=True)
+        return Arguments(**more)
+
+    def action() -> None:
+        for queries, case in (
+            (tokens, arguments(tokens, 0, positions=False)),
+            (1, arguments(1, 0, positions=True, window=1)),
+            (tokens, arguments(tokens, 8, positions=True, documents=position, window=40, causal=False)),
+            (1, arguments(1, 1, positions=False)),
+            (tokens, arguments(tokens, 100, positions=False, documents=position)),
+        ):
+            tiles.by_keys(tiles.Case(case, queries, tokens, cpu), 64, 32)
+            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32, (64, 32))
+        for columns, ends in ((1, True), (40, True), (40, False)):
+            sums = torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64)
+            distances._sum_columns(
+                sums, torch.zeros(4, batch, 2, tokens) if ends else None, -3, torch.zeros(2, columns), 2
+            )
+        for settings in ({}, {"hidden_layers": 0}, {"width": 64, "final_activation": True}):
+            fire = FIRE(num_heads=2, **settings)  # type: ignore[arg-type]
+            parameters, final = list(fire.layers.parameters()), fire.final_activation
+            edges, _ = gpu_segments._edges(parameters[0], parameters, final)
+            slope, intercept, _, gates = gpu_segments._lines(edges, 20, parameters, final)
+            gpu_segments.relu_segments_backward(slope, intercept, parameters, gates, final)
+        numbers = fire.c, fire.L_multiplier, position[0], position
+        tables = gpu_segments.fire_tables(*numbers, 512.0, 1e-6)
+        gpu_segments.fire_tables_backward(*numbers, *tables, 512.0, 1e-6)
+
+    yield from recorded(action)
 
 
 def main() -> None:
@@ -243,7 +304,7 @@ def main() -> None:
         for dim in map(int, args.dims.split(",")):
             for form in args.forms.split(","):
                 for one in compiled(form, dim, getattr(torch, dtype)):
-                    if one.name == "inner_products":  # no products of matrices
+                    if one.name in NO_PRODUCTS:
                         continue
                     found = one.report(form)
                     wrong += problems(found, one.name, form, dim, getattr(torch, dtype))

@@ -3,10 +3,10 @@
     python benchmarks/gpu_errors.py [--lengths 128,256,1024] [--dtypes float32,bfloat16,float16] [--forms NAME,NAME]
                                     [--draws 6] [--heads 2] [--dims 64]
 
-An error is the distance from the float64 reference, of the output or of a gradient. The figures are the root mean square of our
-errors over the draws, relative to that of torch's scaled_dot_product_attention on a CPU with the bias as a matrix in the dtype
-of q. Batch 1, causal, with the block sizes of a GPU. interpreted.py says in which precision the interpreter computes. The
-results are stored as results/gpu_errors-<length>.json.
+An error is the distance from the float64 reference, of the output or of a gradient. The figures are the root mean
+square of our errors over the draws, relative to that of torch's scaled_dot_product_attention on a CPU with the bias as
+a matrix in the dtype of q. Batch 1, causal, with the block sizes of a GPU. interpreted.py says in which precision the
+interpreter computes. The results are stored as results/gpu_errors-<length>.json.
 
 With few draws, the error of a gradient that is a single number (such as that of FIRE's c) is large or small by chance.
 """

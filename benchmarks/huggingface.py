@@ -1,18 +1,19 @@
-"""Measure a Llama of transformers whose attention lengthwise computes, relative to the same model in transformers alone.
+"""Measure a Llama of transformers whose attention lengthwise computes, relative to the same model in transformers
+alone.
 
     python benchmarks/huggingface.py [--pairs 5] [--threads 1] [--save]
 
-6 layers, width 256, 8 heads, d_ff 1024, a vocabulary of 512, T 1024, batch 4, float32, with the model's own SDPA. A step is the
-forward pass with the loss, the backward pass and AdamW (fused).
+6 layers, width 256, 8 heads, d_ff 1024, a vocabulary of 512, T 1024, batch 4, float32, with the model's own SDPA. A
+step is the forward pass with the loss, the backward pass and AdamW (fused).
 
 - rope: `use(model)` with the model's own RoPE, relative to its own SDPA.
 - fire: `use(model, "fire")`, relative to its own SDPA without any bias.
-- t5: `use(model, "t5")`, relative to transformers with the same bias as a dense tensor [1, heads, T, T], which gets its gradient
-  as a learned table of T5 (`position_bias` of transformers 5; eager attention of older versions).
+- t5: `use(model, "t5")`, relative to transformers with the same bias as a dense tensor [1, heads, T, T], which gets its
+  gradient as a learned table of T5 (`position_bias` of transformers 5; eager attention of older versions).
 - generate: 256 tokens after a prompt of 256, batch 1, relative to the model's own time.
 
-Two models are timed in turns, one step each, in CPU time of the process; the figures are the median and the range of the ratios of
-neighbouring steps. --save stores them.
+Two models are timed in turns, one step each, in CPU time of the process; the figures are the median and the range of
+the ratios of neighbouring steps. --save stores them.
 """
 
 import argparse

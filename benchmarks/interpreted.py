@@ -1,7 +1,7 @@
 """Adapt Triton's interpreter to our kernels. Import this module before anything that imports Triton.
 
-These differences from a GPU remain: how tensor cores round and in which order they add, the order of sums along a row, fused
-multiply-adds that a compiler generates, and the error of exp2, which is larger in the interpreter.
+These differences from a GPU remain: how tensor cores round and in which order they add, the order of sums along a row,
+fused multiply-adds that a compiler generates, and the error of exp2, which is larger in the interpreter.
 """
 
 import os
@@ -18,12 +18,13 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from lengthwise.attention.fused import operator
-from lengthwise.native import segments
+from lengthwise.encodings import piecewise
 
 
 def ready_once() -> None:
-    """Triton replaces its language by the interpreter's at every call of a function inside a kernel, though it is replaced
-    already since the kernel's start: a quarter of the time. Where its own names have changed, nothing is saved."""
+    """Triton replaces its language by the interpreter's at every call of a function inside a kernel, though it is
+    replaced already since the kernel's start: a quarter of the time. Where its own names have changed, nothing is
+    saved."""
     original, scope = getattr(interpreter, "_patch_lang", None), getattr(interpreter, "_LangPatchScope", None)
 
     def patch(fn: Any) -> Any:
@@ -46,10 +47,10 @@ def check_overflow(wanted: bool) -> None:
 def as_on_a_gpu() -> None:
     """Products of matrices as a GPU makes them, and bfloat16.
 
-    Of float32, one fused multiply-add after the other in the order of the inner dimension, which is what Triton compiles
-    them to: the same bits whatever the blocks, where the order of NumPy's changes with them, and what one kernel mends for
-    another is mended. (The sum is rounded to float64 before it is rounded to float32.) Of halves: exact products, added up
-    in float32 by NumPy.
+    Of float32, one fused multiply-add after the other in the order of the inner dimension, which is what Triton
+    compiles them to: the same bits whatever the blocks, where the order of NumPy's changes with them, and what one
+    kernel mends for another is mended. (The sum is rounded to float64 before it is rounded to float32.) Of halves:
+    exact products, added up in float32 by NumPy.
 
     The interpreter keeps bfloat16 as the 16 bits that it is, multiplies these as whole numbers, and cuts float32 off to
     it. Here products are of the numbers, and rounding is to the nearest, ties to even."""
@@ -108,6 +109,7 @@ def in_place_of_the_cpu() -> Iterator[None]:
     with (
         mock.patch.object(operator, "on_gpu", return_value=True),
         mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),
-        mock.patch.object(segments, "is_available", return_value=False),
+        mock.patch.object(piecewise, "uses_library", return_value=False),
+        mock.patch.object(piecewise, "uses_gpu_kernels", return_value=True),
     ):
         yield

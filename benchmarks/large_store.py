@@ -3,8 +3,9 @@
     python benchmarks/large_store.py --store
     python benchmarks/large_store.py --folder FOLDER     # keeps the results, and uses them again
 
-The scores are made up and the runs were never trained; the rows are those that a study writes. Every command runs in a process of
-its own, so its time includes the start of Python. The time until the page is painted is that of headless Chromium.
+The scores are made up and the runs were never trained; the rows are those that a study writes. Every command runs in a
+process of its own, so its time includes the start of Python. The time until the page is painted is that of headless
+Chromium.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def fill(store: Store) -> None:
     while (row := store.claim("large", WORKER)) is not None:
         scale = 40 * steepness[row.encoding] * draw.uniform(0.8, 1.2)
         answers = []
-        for asked in row.asked:
+        for asked in row.questions:
             mean = min(1.0, math.exp(-max(0.0, asked["length"] - 20) / scale))
             score = {"mean": mean, "standard_error": math.sqrt(mean * (1 - mean) / 512), "n": 512}
             answers.append(answer("scores", asked, [score]))

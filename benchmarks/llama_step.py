@@ -2,11 +2,11 @@
 
     python benchmarks/llama_step.py [--encodings default,linear,dynamic,yarn,llama3] [--pairs 5] [--layers 16] [--keep]
 
-16 layers, width 256, 8 heads, d_ff 1024, RMSNorm, gated SiLU, no biases; 64 rows of 100 tokens; each token is a vector of 16
-numbers, and the output is one number; squared error, AdamW (fused) without clipping; float32, one thread. The model of
-transformers gets our weights, and nothing is measured unless outputs and gradients are the same. Times are CPU times of whole
-steps in the order theirs (eager), theirs (SDPA), ours; the figures are the median and the range of the ratios. --keep stores
-the results. Needs `pip install '.[outside]'`.
+16 layers, width 256, 8 heads, d_ff 1024, RMSNorm, gated SiLU, no biases; 64 rows of 100 tokens; each token is a vector
+of 16 numbers, and the output is one number; squared error, AdamW (fused) without clipping; float32, one thread. The
+model of transformers gets our weights, and nothing is measured unless outputs and gradients are the same. Times are CPU
+times of whole steps in the order theirs (eager), theirs (SDPA), ours; the figures are the median and the range of the
+ratios. --keep stores the results. Needs `pip install '.[outside]'`.
 """
 
 import argparse

@@ -4,13 +4,14 @@
 
 The model is untrained: d_model 128, 4 layers, 4 heads, one thread. The text is the source of Python's standard library.
 
-- `memory`: how much the resident memory of a fresh process grows by an evaluation at 8 and at 64 times the training length, with
-  the default of 16,384 tokens in a forward pass, so that the longer one is evaluated in parts. `cache` is the size of the keys and
-  values of the longer text. `ratio` is (growth at 64 times − cache) / growth at 8 times. All sizes are MB.
-- `parts`: CPU time of an evaluation of 16 times the training length in parts of a quarter of the text, relative to one forward
-  pass.
-- `protocols`: CPU time of an evaluation at 1 to 16 times the training length with the same targets at every length (`targets`),
-  relative to pieces of text. Both have the same number of tokens at the longest length.
+- `memory`: how much the resident memory of a fresh process grows by an evaluation at 8 and at 64 times the training
+  length, with the default of 16,384 tokens in a forward pass, so that the longer one is evaluated in parts. `cache` is
+  the size of the keys and values of the longer text. `ratio` is (growth at 64 times − cache) / growth at 8 times. All
+  sizes are MB.
+- `parts`: CPU time of an evaluation of 16 times the training length in parts of a quarter of the text, relative to one
+  forward pass.
+- `protocols`: CPU time of an evaluation at 1 to 16 times the training length with the same targets at every length
+  (`targets`), relative to pieces of text. Both have the same number of tokens at the longest length.
 
 Two evaluations are compared in turn in one process. A figure is the median over the rounds, with the range.
 """
@@ -44,7 +45,9 @@ def run_of(name: str, train_length: int, **settings: Any) -> Run:
 
 
 def megabytes() -> float:
-    """Return the highest resident memory of this process. (`ru_maxrss` would begin with that of the process that started it.)"""
+    """Return the highest resident memory of this process. (`ru_maxrss` would begin with that of the process that
+    started it.)
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
 

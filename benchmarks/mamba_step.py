@@ -2,11 +2,11 @@
 
     python benchmarks/mamba_step.py [--lengths 100,200,512] [--pairs 3] [--layers 2] [--keep]
 
-On a CPU, transformers uses a loop in plain PyTorch. Width 256, state 16, 4 rows of tokens from 64 symbols, cross-entropy, AdamW
-(fused); float32, one thread. Except for the embeddings, the time of a step is proportional to the number of layers, which is 32
-in the published comparison. Nothing is measured unless loss and gradients are the same. Times are CPU times of whole steps in
-the order theirs, ours; the figures are the median and the range of the ratios. --keep stores the results. Needs `pip install
-'.[outside]'`.
+On a CPU, transformers uses a loop in plain PyTorch. Width 256, state 16, 4 rows of tokens from 64 symbols,
+cross-entropy, AdamW (fused); float32, one thread. Except for the embeddings, the time of a step is proportional to the
+number of layers, which is 32 in the published comparison. Nothing is measured unless loss and gradients are the same.
+Times are CPU times of whole steps in the order theirs, ours; the figures are the median and the range of the ratios.
+--keep stores the results. Needs `pip install '.[outside]'`.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python benchmarks/reach_memory.py [--train-length 512] [--times 16] [--layers 30] [--methods own,yarn:factor=16] [--keep]
 
-The model has the sizes of SmolLM-135M (width 576, 9 heads, of which 3 for keys and values, 49,152 tokens) and random weights in
-float32. The peak is the highest resident memory of a process while it reads one text, minus that before the model is loaded (VmHWM
-and VmRSS of Linux). Each method has a process of its own. The target is a ratio of at most 1.25. --keep stores the results.
+The model has the sizes of SmolLM-135M (width 576, 9 heads, of which 3 for keys and values, 49,152 tokens) and random
+weights in float32. The peak is the highest resident memory of a process while it reads one text, minus that before the
+model is loaded (VmHWM and VmRSS of Linux). Each method has a process of its own. The target is a ratio of at most 1.25.
+--keep stores the results.
 """
 
 import argparse

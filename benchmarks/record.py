@@ -1,8 +1,8 @@
 """Store the figures of a benchmark as JSON in benchmarks/results/, with commit, machine, versions, command and date.
 
-A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and `uncommitted_changes` says
-whether tracked files differed from it. Older files have no commit (null); there `recorded_in` is the commit that stored the
-figures, which were measured on that commit or shortly before.
+A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and
+`uncommitted_changes` says whether tracked files differed from it. Older files have no commit (null); there
+`recorded_in` is the commit that stored the figures, which were measured on that commit or shortly before.
 """
 
 import json
@@ -63,7 +63,9 @@ def header() -> dict[str, Any]:
 
 
 def as_text(value: Any, before: str = "") -> str:
-    """Return JSON with two spaces for each level, in which each item of a list has one line: a study has thousands of rows."""
+    """Return JSON with two spaces for each level, in which each item of a list has one line: a study has thousands of
+    rows.
+    """
     inside = before + "  "
     if isinstance(value, dict) and value:
         members = (f"{inside}{json.dumps(name)}: {as_text(item, inside)}" for name, item in value.items())
@@ -73,15 +75,23 @@ def as_text(value: Any, before: str = "") -> str:
     return json.dumps(value)
 
 
+def write(path: Path, facts: dict[str, Any], figures: dict[str, Any]) -> None:
+    """Write a file of results in one step, so that a process that is killed leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(as_text({"made": facts, "figures": figures}) + "\n")
+    new.replace(path)
+
+
 def save(name: str, figures: dict[str, Any]) -> None:
     """Print where the figures come from and write them to results/<name>.json."""
     facts = header()
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(as_text({"made": facts, "figures": figures}) + "\n")
+    write(path, facts, figures)
     changed = ", with uncommitted changes" if facts["uncommitted_changes"] else ""
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
     print(f"commit {facts['commit']}{changed}")
     print(
-        f"command: {facts['command']}\nkept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
+        f"command: {facts['command']}\nkept in "
+        f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
     )

@@ -2,12 +2,13 @@
 
     python benchmarks/scale_step.py [--rounds 3] [--new 256]
 
-Dynamic NTK changes the rotation of every key with the length, and with it all inputs of upper layers. So the model processes
-all tokens again whenever the scale changes. `scale_step=1` is the published form, with a new scale at every token; a larger
-step keeps the scale for that many tokens. A decoder (d_model 128, 4 layers, 4 heads, one thread) for a training length of 128
-has read 256 tokens and decodes `--new` more, with batch 1 and untrained weights. Each round measures all encodings in turn. The
-figures are ratios to RoPE in the same round (median, range), the number of times that all tokens were processed again, and the
-difference of the last logits from those of one forward pass over all tokens.
+Dynamic NTK changes the rotation of every key with the length, and with it all inputs of upper layers. So the model
+processes all tokens again whenever the scale changes. `scale_step=1` is the published form, with a new scale at every
+token; a larger step keeps the scale for that many tokens. A decoder (d_model 128, 4 layers, 4 heads, one thread) for a
+training length of 128 has read 256 tokens and decodes `--new` more, with batch 1 and untrained weights. Each round
+measures all encodings in turn. The figures are ratios to RoPE in the same round (median, range), the number of times
+that all tokens were processed again, and the difference of the last logits from those of one forward pass over all
+tokens.
 """
 
 import argparse

@@ -2,12 +2,12 @@
 
     python benchmarks/scheduling.py [--runs 500] [--seconds 1] [--store postgresql://user@host/name]
 
-`runs` of `seconds` each are executed by two worker processes on this machine. Scheduling costs the part of the workers' time, from
-the start of the first run to the end of the last one, in which they have no run.
+`runs` of `seconds` each are executed by two worker processes on this machine. Scheduling costs the part of the workers'
+time, from the start of the first run to the end of the last one, in which they have no run.
 
-With --store, the address of an empty database, 200 simulated workers (50 threads in each of 4 processes) claim and finish 5,000
-runs, and then 16 processes store scores of 16 runs at once. Each worker has a connection of its
-own all the time, so the server needs `max_connections` of at least 250.
+With --store, the address of an empty database, 200 simulated workers (50 threads in each of 4 processes) claim and
+finish 5,000 runs, and then 16 processes store scores of 16 runs at once. Each worker has a connection of its own all
+the time, so the server needs `max_connections` of at least 250.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def row(number: int, asked: list[dict[str, Any]]) -> dict[str, Any]:
         "unit": "symbols",
     }
     config = {"training": {"steps": 1}}
-    return {"key": f"{number:016x}", **names, "seed": number, "train_length": 2, "config": config, "asked": asked}
+    return {"key": f"{number:016x}", **names, "seed": number, "train_length": 2, "config": config, "questions": asked}
 
 
 def answer(measurement: str, question: dict[str, Any], **columns: list[Any]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
     python benchmarks/serve.py --store
     python benchmarks/serve.py --folder FOLDER     # keeps the results, and uses them again
 
-The store is that of large_store.py: 2,000 runs with 40 lengths each. A second study has the runs that the writers train: each of
-them reports a step every 0.1 s, and every 20 steps it stores the scores of a run and takes the next one. Each address is requested
-again and again over a new connection, as a browser would, and the time includes the whole answer. The first requests are included.
+The store is that of large_store.py: 2,000 runs with 40 lengths each. A second study has the runs that the writers
+train: each of them reports a step every 0.1 s, and every 20 steps it stores the scores of a run and takes the next one.
+Each address is requested again and again over a new connection, as a browser would, and the time includes the whole
+answer. The first requests are included.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def write(folder: str) -> None:
                 store.heartbeat(row.key, worker, step, STEPS)
             curve = {"step": list(range(1, STEPS + 1)), "loss": [2.3 / step for step in range(1, STEPS + 1)]}
             score = {"mean": [0.5], "standard_error": [0.02], "n": [512]}
-            answers = [("training", {}, curve), *(("scores", asked, score) for asked in row.asked)]
+            answers = [("training", {}, curve), *(("scores", asked, score) for asked in row.questions)]
             store.add_answers(
                 row.key,
                 [{"measurement": m, "question": q, "rows": table, "facts": {}} for m, q, table in answers],

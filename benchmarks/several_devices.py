@@ -1,10 +1,12 @@
-"""Measure training steps of two processes with one thread each, relative to one process with two threads on the same batches.
+"""Measure training steps of two processes with one thread each, relative to one process with two threads on the same
+batches.
 
     python benchmarks/several_devices.py [--steps 8] [--rounds 5] [--save]
 
-Text of 256 bytes, d_model 256, 4 layers, batch 32, on two CPU cores; the two processes are connected by gloo over the loopback
-interface. Each round measures the wall time of a few whole training steps of one process, of two processes with DDP, and of two
-processes with FSDP2, in this order. The figures are the median and the range of the ratios of the rounds. Close other programs.
+Text of 256 bytes, d_model 256, 4 layers, batch 32, on two CPU cores; the two processes are connected by gloo over the
+loopback interface. Each round measures the wall time of a few whole training steps of one process, of two processes
+with DDP, and of two processes with FSDP2, in this order. The figures are the median and the range of the ratios of the
+rounds. Close other programs.
 """
 
 import argparse

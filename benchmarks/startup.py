@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--rounds 7]
 
-Each figure is the wall time of a new process: the median and the range over rounds that run all commands in turn. The cost of
-`import lengthwise` with all parts that need torch is its difference from `import torch` in the same round.
+Each figure is the wall time of a new process: the median and the range over rounds that run all commands in turn. The
+cost of `import lengthwise` with all parts that need torch is its difference from `import torch` in the same round.
 """
 
 import argparse

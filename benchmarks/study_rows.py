@@ -3,10 +3,10 @@
     lengthwise run studies/nope/small.py --results /tmp/nope-small
     python benchmarks/study_rows.py "nope: small" --results /tmp/nope-small --name study-nope-small
 
-The file contains every score with the key, commit, machine, steps and learning rate of its run, the means over seeds with their
-intervals, and mean reciprocal ranks. A panel is a set of runs whose scores may be compared with each other: its settings, its
-baselines and the versions of its classes decide whether a score answers a claim (docs/claims.py). A study that is not finished is
-refused, because its rows would be mistaken for the whole study.
+The file contains every score with the key, commit, machine, steps and learning rate of its run, the means over seeds
+with their intervals, and mean reciprocal ranks. A panel is a set of runs whose scores may be compared with each other:
+its settings, its baselines and the versions of its classes decide whether a score answers a claim (docs/claims.py). A
+study that is not finished is refused, because its rows would be mistaken for the whole study.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
                 "task": run.task,
                 "seed": run.seed,
                 "length": score.length,
-                "asked": score.asked,
+                "asked": score.question,
                 "metric": run.metric,
                 "n": score.n,
                 "mean": number(score.mean),

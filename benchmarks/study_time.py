@@ -2,10 +2,10 @@
 
     python benchmarks/study_time.py [--study studies/quickstart.py] [--backends sdpa] [--sources FOLDER] [--rounds 1]
 
-Each variant runs in its own process with an empty results folder, in the order auto, variant, auto. The wall time includes
-imports, training, scores and the report. `--sources` is the `src` folder of another version, which runs its own copy of the
-study. Scores are compared run by run and length by length. Two variants that round differently are two trainings, so their
-scores differ.
+Each variant runs in its own process with an empty results folder, in the order auto, variant, auto. The wall time
+includes imports, training, scores and the report. `--sources` is the `src` folder of another version, which runs its
+own copy of the study. Scores are compared run by run and length by length. Two variants that round differently are two
+trainings, so their scores differ.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/task_speed.py [--length 20] [--batches 64,1024] [--rounds 7] [--names Copy,Sorting]
 
-If a split has no examples of that length, its largest shorter length is used. Each round calls `task.sample(...)` (random
-examples of the split as a batch of tokens) or, for "asked", `task.examples(...)` (different examples of the test split, as in
-an evaluation), for 0.05 s of the process' CPU time with one thread. The figures are the median and the range over the rounds,
-with splits and batch sizes in turn. Lists of examples that a task stores are created before.
+If a split has no examples of that length, its largest shorter length is used. Each round calls `task.sample(...)`
+(random examples of the split as a batch of tokens) or, for "asked", `task.examples(...)` (different examples of the
+test split, as in an evaluation), for 0.05 s of the process' CPU time with one thread. The figures are the median and
+the range over the rounds, with splits and batch sizes in turn. Lists of examples that a task stores are created before.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/training_loop.py [--steps 60] [--rounds 3]
 
-This runs `training.train` with checkpoints and progress reports, on the built-in text (T 128) and on copy (128 tokens): d_model
-128, 4 layers, batch 32, one thread. The share comes from monotonic clocks around the three parts of each step. The figures are
-the median and the range over the rounds.
+This runs `training.train` with checkpoints and progress reports, on the built-in text (T 128) and on copy (128 tokens):
+d_model 128, 4 layers, batch 32, one thread. The share comes from monotonic clocks around the three parts of each step.
+The figures are the median and the range over the rounds.
 """
 
 import argparse
@@ -57,7 +57,8 @@ def main() -> None:
         }
         f = figures[name]
         print(
-            f"{name:<12} {f['overhead']:.1%} outside ({f['low']:.1%} - {f['high']:.1%}), {f['steps_per_second']:.1f} steps/s"
+            f"{name:<12} {f['overhead']:.1%} outside ({f['low']:.1%} - {f['high']:.1%}), {f['steps_per_second']:.1f} "
+            "steps/s"
         )
     save("training_loop", figures)
 

@@ -1,7 +1,7 @@
 """Print the comparison, or its figures as JSON: python3 dev.py outside [ENCODINGS] [--json] [--save]
 
-Prints how many answers of each implementation agree with the formula, the errors of those that do not, and the reason of
-every difference. The exit code is 1 if Lengthwise departs from a formula or a difference has no known reason.
+Prints how many answers of each implementation agree with the formula, the errors of those that do not, and the reason
+of every difference. The exit code is 1 if Lengthwise departs from a formula or a difference has no known reason.
 """
 
 import argparse

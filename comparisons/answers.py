@@ -34,9 +34,9 @@ class Verdict(StrEnum):
 class Answer:
     """The answer of one implementation to one question.
 
-    `theirs` and `ours` are the errors relative to the formula in nats, or None if the question has no number. `ours` is that of
-    a CPU. `ours_on_gpu` is computed with the bias rounded to the model's dtype, as the sdpa backend rounds it on a GPU; None in
-    float32. `explained`: whether the reason of a difference is known.
+    `theirs` and `ours` are the errors relative to the formula in nats, or None if the question has no number. `ours` is
+    that of a CPU. `ours_on_gpu` is computed with the bias rounded to the model's dtype, as the sdpa backend rounds it
+    on a GPU; None in float32. `explained`: whether the reason of a difference is known.
     """
 
     library: str
@@ -83,7 +83,8 @@ def select_implementations(encodings: Iterable[str] = ()) -> list[Implementation
     available = {name for implementation in implementations for name in implementation.encodings}
     for name in sorted(selected - available):
         raise ConfigError(
-            f"no other library's {name} is compared{near_miss(name, available)}; available: {', '.join(sorted(available))}"
+            f"no other library's {name} is compared{near_miss(name, available)}; available: "
+            f"{', '.join(sorted(available))}"
         )
     return [each for each in implementations if not selected or selected & each.encodings]
 

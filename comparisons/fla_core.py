@@ -1,7 +1,7 @@
 """The functions of flash-linear-attention (package fla-core) that define attention layers in PyTorch, without a GPU.
 
-The layers call Triton kernels, which the library tests against these functions. The functions take directions and gates that the
-layers compute from the content; they are computed here as in the layers' `forward`.
+The layers call Triton kernels, which the library tests against these functions. The functions take directions and gates
+that the layers compute from the content; they are computed here as in the layers' `forward`.
 """
 
 import sys
@@ -30,7 +30,9 @@ from lengthwise.encodings import PaTH, PaTHFoX, PositionEncoding, StickBreaking,
 
 @cache
 def load(name: str) -> ModuleType:
-    """Return a module of fla, imported alone. The package imports Triton and all kernels, which not every system supports."""
+    """Return a module of fla, imported alone. The package imports Triton and all kernels, which not every system
+    supports.
+    """
     package = find_spec("fla")
     assert package is not None
     assert package.submodule_search_locations
@@ -54,7 +56,9 @@ def load_wall() -> ModuleType:
 
 
 class FlaImplementation(Implementation):
-    """A function that returns the outputs of all queries. With unit vectors as values, an output is a row of weights."""
+    """A function that returns the outputs of all queries. With unit vectors as values, an output is a row
+    of weights.
+    """
 
     library = "fla-core"
     needs_every_key = True
@@ -74,7 +78,9 @@ class FlaImplementation(Implementation):
             parameter.data = (values / 4 + 3 if is_bias else values * parameter.shape[-1] ** -0.5).bfloat16().float()
 
     def projected(self, x: Tensor, weight: str, bias: str | None = None) -> Tensor:
-        """Return the product of x [1, t, c] with a weight, plus a bias, in the dtype of x and with all heads in one dimension."""
+        """Return the product of x [1, t, c] with a weight, plus a bias, in the dtype of x and with all heads in one
+        dimension.
+        """
         w = self.encoding.get_parameter(weight).to(x.dtype)
         b = None if bias is None else self.encoding.get_parameter(bias).to(x.dtype).flatten()
         return F.linear(x, w.flatten(0, -2), b)
@@ -92,7 +98,9 @@ class FlaImplementation(Implementation):
 
     @abstractmethod
     def call(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Return the output of their function. x is the input of the layer [1, t, d_model]; all others are [1, t, h, d]."""
+        """Return the output of their function. x is the input of the layer [1, t, d_model]; all others are [1, t, h,
+        d].
+        """
 
     def as_logits(self, weights: Tensor) -> Tensor:
         return weights.double().log()
@@ -145,8 +153,8 @@ class StickBreakingWeights(FlaImplementation):
 
 SCALED = dict.fromkeys(
     ("value at 512", "bfloat16 at 512"),
-    "the bias of the gates is multiplied by the attention scale, which FoX does not do; this is the formula of PaTHFoX with "
-    "scaled_gate",
+    "the bias of the gates is multiplied by the attention scale, which FoX does not do; this is the formula of PaTHFoX "
+    "with scaled_gate",
 )
 
 IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (

@@ -1,7 +1,7 @@
 """The base classes of all comparisons: an implementation gives one row of logits, and a small model around it.
 
-A subclass computes both with another library ("theirs"). "Ours" are computed here by the corresponding encoding of Lengthwise, with
-the same settings and the same weights.
+A subclass computes both with another library ("theirs"). "Ours" are computed here by the corresponding encoding of
+Lengthwise, with the same settings and the same weights.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,8 @@ TRAIN_LENGTH = 32  # of the models
 
 @dataclass(frozen=True)
 class RowInputs:
-    """The inputs of one row of logits: a query at position `query` and keys at positions `keys` [m], in `length` tokens.
+    """The inputs of one row of logits: a query at position `query` and keys at positions `keys` [m], in `length`
+    tokens.
 
     q [h, d] and k [h, m, d] are the same for both sides, and have the dtype of the question.
     """
@@ -68,7 +69,9 @@ def with_rest(weights: Tensor) -> Tensor:
 
 
 class Model(ABC):
-    """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t, vocabulary]."""
+    """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t,
+    vocabulary].
+    """
 
     @abstractmethod
     def forward(self, tokens: Tensor) -> Tensor:
@@ -76,10 +79,14 @@ class Model(ABC):
 
     @abstractmethod
     def extend(self, tokens: Tensor, start: int, end: int, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before the first."""
+        """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before
+        the first.
+        """
 
     def decode(self, tokens: Tensor, prompt: int) -> Tensor:
-        """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the cache."""
+        """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the
+        cache.
+        """
         logits, cache = self.extend(tokens, 0, prompt, None)
         parts = [logits]
         for n in range(prompt, tokens.shape[1]):
@@ -92,7 +99,9 @@ class Model(ABC):
         raise NotApplicable("its forward pass has no argument for padding")
 
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the logits of rows that are packed documents of these lengths. Positions start at 0 in each document."""
+        """Return the logits of rows that are packed documents of these lengths. Positions start at 0 in
+        each document.
+        """
         raise NotApplicable("its model does not support packed documents")
 
     def packed_as_called(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -147,7 +156,9 @@ class Implementation(ABC):
 
     @abstractmethod
     def row(self, inputs: RowInputs) -> Tensor:
-        """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by `.to(dtype)`."""
+        """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by
+        `.to(dtype)`.
+        """
 
     def loaded_row(self, inputs: RowInputs) -> Tensor:
         """Return their logits with modules that were loaded in the inputs' dtype, if that differs from casting."""
@@ -185,8 +196,8 @@ class Implementation(ABC):
     def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
         """Return our logits [h, m].
 
-        In half precision rotated queries and keys are rounded, and everything else is float32, as on a CPU. `rounded_bias`:
-        biases are rounded too, as by the sdpa backend on a GPU.
+        In half precision rotated queries and keys are rounded, and everything else is float32, as on a CPU.
+        `rounded_bias`: biases are rounded too, as by the sdpa backend on a GPU.
         """
         query, keys = torch.tensor([[inputs.query]]), inputs.keys[None]
         span, scale = Span(query, keys, inputs.length), self.head_dim**-0.5

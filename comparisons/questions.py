@@ -1,7 +1,7 @@
 """The questions that every implementation answers.
 
-An answer is the error of an implementation in nats: the largest error of a log-probability, of a key in a row of attention
-weights or of a token that a model predicts.
+An answer is the error of an implementation in nats: the largest error of a log-probability, of a key in a row of
+attention weights or of a token that a model predicts.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,9 @@ Measure = Callable[[Implementation, Side], float | None]
 class Question:
     """A question with the measurement of one side, which may raise `NotApplicable`.
 
-    `measure` takes an implementation and the side that is asked: the implementation itself, or ours. It returns an error in
-    nats, or None if the question is whether it runs at all. `tolerance`: the largest error that counts as agreement, or None.
+    `measure` takes an implementation and the side that is asked: the implementation itself, or ours. It returns an
+    error in nats, or None if the question is whether it runs at all. `tolerance`: the largest error that counts as
+    agreement, or None.
     `in_half_precision`: ours is measured with the rounding of a GPU too.
     """
 
@@ -63,7 +64,9 @@ def row_inputs(implementation: Implementation, length: int, dtype: torch.dtype) 
 
 
 def row_question(name: str, text: str, length: int, dtype: torch.dtype, *, loaded: bool = False) -> Question:
-    """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast to it."""
+    """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast
+    to it.
+    """
 
     def measure(implementation: Implementation, side: Side) -> float:
         if implementation.needs_every_key and length > 2**15:

@@ -57,7 +57,9 @@ ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "deepseek", "longrope", "l
 
 
 def rope_parameters(name: str, train_length: int, head_dim: int) -> dict[str, Any]:
-    """Return the `rope_parameters` of a configuration. `name` is a rope type, or "deepseek" for its settings of YaRN."""
+    """Return the `rope_parameters` of a configuration. `name` is a rope type, or "deepseek" for its
+    settings of YaRN.
+    """
     pairs, trained = head_dim // 2, {"original_max_position_embeddings": train_length}
     settings: dict[str, dict[str, Any]] = {
         "default": {},

@@ -99,7 +99,11 @@ class TaskResult:
             return ""
         if math.isinf(length):
             return f"≥ {self.task.lengths[-1] / self.task.train_length:.3g}"
-        return "< 1" if length < self.task.train_length else f"{length / self.task.train_length:.2f}".rstrip("0").rstrip(".")
+        return (
+            "< 1"
+            if length < self.task.train_length
+            else f"{length / self.task.train_length:.2f}".rstrip("0").rstrip(".")
+        )
 
     def learning_text(self, label: str) -> str:
         """Return the median of the steps that an encoding needed to learn the task; its score if it has not learned it."""
@@ -170,7 +174,9 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
         title, labels = result.task.title, [s.label for s in result.task.series]
         failed = [label for label in labels if result.reasons[label] is not None]
         if failed:
-            found.append(f"{title}: {join_names(failed)} did not learn the task, so nothing follows about longer inputs.")
+            found.append(
+                f"{title}: {join_names(failed)} did not learn the task, so nothing follows about longer inputs."
+            )
         if len(result.learned) < len(labels) / 2:
             found.append(f"{title}: fewer than half of the encodings learned it, so no ranking is given.")
         elif len(result.best) > len(result.learned) / 2:
@@ -212,7 +218,9 @@ def guide(results: Sequence[TaskResult]) -> str:
     rows = [purpose(name, [r for r in results if r.task.name.partition("(")[0] in FAMILIES[name]]) for name in FAMILIES]
     rows.append(purpose("no idea yet", list(results)))
     head = ["for", "take", "evidence", "costs (training step, memory)", "could not be told"]
-    return "\n\n".join([NOTE, "# Which encoding to take", GUIDE.format(**sizes(results)).strip(), table(head, rows), AFTER])
+    return "\n\n".join(
+        [NOTE, "# Which encoding to take", GUIDE.format(**sizes(results)).strip(), table(head, rows), AFTER]
+    )
 
 
 def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks the documentation: links lead to a file or a heading, tables are complete, and the commands it names exist.
 
-Run it with `python3 dev.py docs`. Pages are the Markdown files in the repository's folder, in docs/ and in comparisons/.
+Run it with `python3 dev.py docs`. Pages are the Markdown files in the repository's folder, in docs/ and in
+comparisons/.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""The pictures of the gallery, as `lengthwise inspect ENCODING --picture` draws them, with captions; and their comparison."""
+"""The pictures of the gallery, as `lengthwise inspect ENCODING --picture` draws them, with captions; and their
+comparison.
+"""
 
 import math
 import re
@@ -34,8 +36,8 @@ def picture(make: type[PositionEncoding]) -> tuple[str, str | None]:
 def looks_the_same(a: str, b: str) -> bool:
     """Return whether two SVGs have the same texts and colours, and lines that differ by at most a pixel.
 
-    Where a panel lies depends on the fonts of the machine, but its lines have coordinates of their own. Which of their points are
-    kept (`_thinned`) may depend on last digits, and moves a line by at most 0.4 pixels.
+    Where a panel lies depends on the fonts of the machine, but its lines have coordinates of their own. Which of their
+    points are kept (`_thinned`) may depend on last digits, and moves a line by at most 0.4 pixels.
     """
     for pattern in (r"<text[^>]*>(.*?)</text>", r'(?:stroke|fill|stroke-dasharray)="([^"]*)"'):
         if re.findall(pattern, a) != re.findall(pattern, b):

@@ -5,8 +5,9 @@ A page marks the place of a table with two comments; this script writes what is 
     <!-- table: attention-ratios -->
     <!-- end of table -->
 
-`python docs/measurements.py` writes the tables; `--check` only names the pages whose tables are out of date, and exits with 1.
-A new table is one function below, with the decorator `table`. Those of comparisons/README.md are in comparisons/tables.py.
+`python docs/measurements.py` writes the tables; `--check` only names the pages whose tables are out of date, and exits
+with 1. A new table is one function below, with the decorator `table`. Those of comparisons/README.md are in
+comparisons/tables.py.
 """
 
 import json
@@ -82,8 +83,8 @@ def stored(name: str) -> dict[str, Any]:
 def table(*files: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
     """Register a function that takes the figures of `files` and returns rows, the header first.
 
-    The name of the table is that of the function, with hyphens. The origin of each file follows the table; the project's
-    README has little room, and names the origin in its text.
+    The name of the table is that of the function, with hyphens. The origin of each file follows the table; the
+    project's README has little room, and names the origin in its text.
     """
 
     def register(function: Callable[..., Rows]) -> Callable[..., Rows]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.findings import SHIFTED, Baseline, Point, SeedScore, Series, TaskFindings
-from lengthwise.analysis.intervals import of_seeds
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.findings import SHIFTED, Baseline, Point, Series, TaskFindings
 from lengthwise.metrics import stored_metric
 
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
@@ -28,18 +28,17 @@ def findings_of(panel: dict[str, Any], scores: list[dict[str, Any]]) -> TaskFind
     """Return the findings of a panel: scores that may be compared with each other."""
     metric = stored_metric(panel["metric"], panel["better"], None)
     keys, shift = set(panel["keys"]), {n: value for n, value in panel["settings"].items() if n.startswith(SHIFTED)}
-    by_label: dict[str, dict[int, list[SeedScore]]] = defaultdict(lambda: defaultdict(list))
+    by_label: dict[str, dict[int, list[Estimate]]] = defaultdict(lambda: defaultdict(list))
     for row in scores:
         if row["key"] in keys and flat(row["asked"].get("shift", {}), SHIFTED) == shift:
             score = {name: row[name] for name in ("key", "seed", "mean", "standard_error", "n")}
-            by_label[row["label"]][row["length"]].append(SeedScore(**score))
+            by_label[row["label"]][row["length"]].append(Estimate(**score))
 
-    def point(length: int, seeds: list[SeedScore]) -> Point:
-        means, errors, counts = ([getattr(s, name) for s in seeds] for name in ("mean", "standard_error", "n"))
+    def point(length: int, seeds: list[Estimate]) -> Point:
         return Point(
             length=length,
             out_of_distribution=length > panel["train_length"],
-            interval=of_seeds(means, errors, counts, [], metric),
+            interval=interval_of(seeds, metric.limits, share=metric.share),
             seeds=tuple(seeds),
         )
 

@@ -1,16 +1,18 @@
 """Which encodings still work on sequences longer than in training? A first answer in minutes on two CPU cores.
 
-Question: trained on short sequences, which position encodings still predict text at 2, 4 and 8 times that length, and still
-copy sequences that are slightly longer or twice as long?
-Expectation (written before this version was run, from single runs of its settings): on text, FIRE's cross-entropy does not
-rise and is the lowest at 8 times the training length. ALiBi's and KERPLE's do not rise either, but start slightly higher.
-NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second best at the training length, loses 0.5 to 1 nats
-per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE
-still copy some sequences of 16 symbols, ALiBi few, and the others none from 10 to 12 symbols on.
+Question: trained on short sequences, which position encodings still predict text at 2, 4 and 8 times that length, and
+still copy sequences that are slightly longer or twice as long?
+Expectation (written before this version was run, from single runs of its settings): on text, FIRE's cross-entropy does
+not rise and is the lowest at 8 times the training length. ALiBi's and KERPLE's do not rise either, but start slightly
+higher. NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second best at the training length, loses
+0.5 to 1 nats per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8
+symbols; FIRE and KERPLE still copy some sequences of 16 symbols, ALiBi few, and the others none from 10 to 12 symbols
+on.
 Cost: five to nine minutes on two idle CPU cores, depending on the processor.
 Command: lengthwise run quickstart
 
-Models this small, trained this briefly, show which encodings fail, but not by how much. Every encoding has its default settings.
+Models this small, trained this briefly, show which encodings fail, but not by how much. Every encoding has its default
+settings.
 """
 
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
@@ -20,8 +22,9 @@ study = Study(
     name="quickstart",
     question="Trained on short sequences, which position encodings still predict text, and still copy, at longer ones?",
     expectation=(
-        "On text, the cross-entropy of FIRE, ALiBi and KERPLE does not rise beyond the training length; NoPE and T5 lose a "
-        "little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some sequences of twice "
+        "On text, the cross-entropy of FIRE, ALiBi and KERPLE does not rise beyond the training length; NoPE and T5 "
+        "lose a little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some "
+        "sequences of twice "
         "the length, ALiBi few, the others none."
     ),
     cost="5 to 9 minutes on 2 idle CPU cores",

@@ -19,7 +19,8 @@ import hypothesis
 import jaxtyping
 import pytest
 
-# A job that a shell started in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
+# A job that a shell started in the background ignores Ctrl-C, and so would every command that a test starts and
+# interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -51,7 +52,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def the_installed_transformers_counts_as_tested() -> Iterator[None]:
-    """With a newer version than the tested ones, commands print a warning, which would fail all tests of their messages."""
+    """With a newer version than the tested ones, commands print a warning, which would fail all tests of their
+    messages.
+    """
     from lengthwise import transformers_versions
 
     original = transformers_versions.version_warning

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lengthwise.measurements import Table
@@ -17,6 +18,11 @@ def score_answer(
     error = math.nan if standard_error is None else standard_error
     row = {"mean": mean, "standard_error": error, "n": n, **more}
     return {"measurement": SCORES, "question": question, "rows": Table.from_rows([row]).to_data(), "facts": facts}
+
+
+def changed(score: AnswerRow, **cells: Any) -> AnswerRow:
+    """The answer of a score with other cells in its row."""
+    return replace(score, rows={**score.rows, **{name: [cell] for name, cell in cells.items()}})
 
 
 def training_answer(points: Iterable[Mapping[str, Any]], **facts: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Break the source in many small ways, one at a time, and see whether the tests notice: `python3 dev.py mutants`.
 
-Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, or a statement that is
-left out. A mutant is caught if a test fails. Faults that no test catches show what is not tested. Timeouts are counted apart.
+Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, or a
+statement that is left out. A mutant is caught if a test fails. Faults that no test catches show what is not tested.
+Timeouts are counted apart.
 
 Two steps, and the first is needed again only after the tests or the source have changed:
 
@@ -14,7 +15,8 @@ Or the same for some files only, with a record of their tests, which takes a min
     python3 dev.py mutants --record tests/store tests/config
     python3 dev.py mutants --files 'store/*' validation.py --count 30 --seed 1
 
-The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as JSON.
+The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as
+JSON.
 """
 
 import argparse
@@ -285,8 +287,8 @@ def attempt(mutant: Mutant, tests: list[str]) -> tuple[str, float]:
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
             )
             outcome = "survived" if result.returncode == 0 else "caught"
-            said = result.stdout + result.stderr
-            broken = "no collectors" in said or "loading conftest" in said  # the tests cannot be imported any more
+            output = result.stdout + result.stderr
+            broken = "no collectors" in output or "loading conftest" in output  # the tests cannot be imported any more
             if result.returncode not in (0, 1, 2) and not broken:  # 2: an error while the tests are collected
                 outcome = f"failed to run ({result.returncode})"
         except subprocess.TimeoutExpired:
@@ -330,7 +332,8 @@ def main(argv: list[str]) -> int:
     for outcome in attempts(chosen, tested, seconds, wanted.workers):
         outcomes.append(outcome)
         print(
-            f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  {outcome['mutant']}",
+            f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  "
+            f"{outcome['mutant']}",
             flush=True,
         )
     counts = Counter(outcome["outcome"] for outcome in outcomes)

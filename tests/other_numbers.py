@@ -1,6 +1,7 @@
 """Encodings that return the same forms as another one, with other numbers.
 
-Tests of code that reads only the forms learn nothing from them that the other one does not show, so they are slow there.
+Tests of code that reads only the forms learn nothing from them that the other one does not show, so they are slow
+there.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Tests with several factors: quick for every pair of values, slow for all other combinations.
 
-Most defects need at most two particular values, such as a kind of bias together with a kind of mask. A few rows contain every
-such pair; the full product contains them many times.
+Most defects need at most two particular values, such as a kind of bias together with a kind of mask. A few rows contain
+every such pair; the full product contains them many times.
 """
 
 import itertools
@@ -14,8 +14,8 @@ import pytest
 def pairwise(**factors: Iterable[Any]) -> pytest.MarkDecorator:
     """Parametrize a test over the full product of the factors, and mark as `slow` all rows that `cover` leaves out.
 
-    Each factor is an argument of the test and its values. At least three factors are needed: the pairs of two factors are their
-    full product, for which `pytest.mark.parametrize` is enough.
+    Each factor is an argument of the test and its values. At least three factors are needed: the pairs of two factors
+    are their full product, for which `pytest.mark.parametrize` is enough.
     """
     if len(factors) < 3:
         raise ValueError(f"pairwise needs at least three factors, got {len(factors)}; use pytest.mark.parametrize")
@@ -38,8 +38,8 @@ def pairwise(**factors: Iterable[Any]) -> pytest.MarkDecorator:
 def cover(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return rows of indices, below these sizes, that together contain every pair of indices of two factors.
 
-    Greedy: each row takes a pair that is missing, and then for each other factor the index that adds most missing pairs. The rows
-    depend on the sizes alone.
+    Greedy: each row takes a pair that is missing, and then for each other factor the index that adds most missing
+    pairs. The rows depend on the sizes alone.
     """
     if 0 in sizes:
         return []

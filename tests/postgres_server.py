@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests: the fixture `postgres`, to be imported by the conftest of a folder.
 
-It takes part where its server programs are installed (Debian: `apt install postgresql`): a server of its own is started in a
-temporary folder, on a socket there. LENGTHWISE_TEST_POSTGRES, the URL of an empty database, takes its place.
+It takes part where its server programs are installed (Debian: `apt install postgresql`): a server of its own is started
+in a temporary folder, on a socket there. LENGTHWISE_TEST_POSTGRES, the URL of an empty database, takes its place.
 """
 
 import getpass
@@ -25,7 +25,7 @@ def programs() -> Path | None:
     return next((path for path in found if (path / "initdb").exists() and (path / "pg_ctl").exists()), None)
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """The reason why PostgreSQL takes no part."""
     if importlib.util.find_spec("psycopg") is None:
         return "PostgreSQL: psycopg is not installed"
@@ -101,7 +101,7 @@ def postgres() -> Iterator[str]:
         yield server.url
 
 
-REASON = why_not()
+REASON = unsupported_reason()
 needs_postgres = pytest.mark.skipif(bool(REASON), reason=REASON or "")
 needs_own_postgres = pytest.mark.skipif(
     bool(REASON) or programs() is None, reason=REASON or "PostgreSQL: its server is not installed (initdb and pg_ctl)"

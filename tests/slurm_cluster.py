@@ -1,7 +1,8 @@
 """A Slurm cluster of one node for tests: the fixture `slurm`, to be imported by the conftest of a folder.
 
-It takes part where Slurm's programs are installed (Debian: `apt install slurm-wlm`) and the tests run as root: its daemons are
-started in a temporary folder with ports of their own. The partition `high` preempts the jobs of the partition `low`.
+It takes part where Slurm's programs are installed (Debian: `apt install slurm-wlm`) and the tests run as root: its
+daemons are started in a temporary folder with ports of their own. The partition `high` preempts the jobs of the
+partition `low`.
 """
 
 import os
@@ -49,7 +50,7 @@ PartitionName=high Nodes={host} MaxTime=INFINITE State=UP PriorityTier=10 OverSu
 """
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """The reason why Slurm takes no part."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     for program in ("slurmctld", "slurmd", "munged", "sbatch"):
@@ -109,5 +110,5 @@ def node_state() -> str:
     return (asked.stdout.split() or ["unknown"])[0]
 
 
-REASON = why_not()
+REASON = unsupported_reason()
 needs_slurm = pytest.mark.skipif(bool(REASON), reason=REASON or "")

@@ -162,8 +162,8 @@ def test_a_file_in_place_of_the_folder(cache: Path) -> None:
 
 
 def run_as(user: int, code: str, imports: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """Run Python as a user without a name, a group or a home, from the imports on: Python itself may lie where only root
-    reads."""
+    """Run Python as a user without a name, a group or a home, from the imports on: Python itself may lie where only
+    root reads."""
     become = f"import os; os.setgroups([]); os.setgid({user}); os.setuid({user})"
     return subprocess.run(
         [sys.executable, "-W", "always", "-c", f"import lengthwise.cache_folder as c\n{imports}\n{become}\n{code}"],

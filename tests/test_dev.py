@@ -329,7 +329,9 @@ def test_other_libraries_are_installed_only_to_be_asked(dev: Any, monkeypatch: p
 def test_newest_releases_have_an_environment_of_their_own(
     dev: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing is pinned there, and each call looks for newer releases of torch and of libraries beyond pyproject.toml's ranges."""
+    """Nothing is pinned there, and each call looks for newer releases of torch and of libraries beyond pyproject.toml's
+    ranges.
+    """
     ran: list[list[str]] = []
 
     def become(command: list[str], env: dict[str, str]) -> None:
@@ -381,8 +383,8 @@ PINNED = [
 def requirements() -> list[Requirement]:
     """What pyproject.toml asks for, with every extra that is part of the pinned set.
 
-    The storage services cannot be: botocore, which s3fs brings along, needs python-dateutil < 3. lm-eval brings 30 packages,
-    and the trackers some 20 each, except for TensorBoard.
+    The storage services cannot be: botocore, which s3fs brings along, needs python-dateutil < 3. lm-eval brings 30
+    packages, and the trackers some 20 each, except for TensorBoard.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     left_out = ("s3", "gcs", "lm-eval", "wandb", "mlflow", "trackio")

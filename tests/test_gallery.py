@@ -1,4 +1,6 @@
-"""The gallery in docs/encodings/: up to date, its examples run, its pictures can be read on light and on dark ground."""
+"""The gallery in docs/encodings/: up to date, its examples run, its pictures can be read on light and on
+dark ground.
+"""
 
 import importlib.util
 import re
@@ -121,7 +123,8 @@ def test_the_parts_of_a_docstring(gallery):
 
     words = gallery.docstring_parts(Made)
     assert words.formula == [
-        "b = -1 nats, with `c`. Beyond what is trained, past it and up to L, it is this; beyond the training length, as ever.",
+        "b = -1 nats, with `c`. Beyond what is trained, past it and up to L, it is this; beyond the training length, "
+        "as ever.",
         "    b(0) = 1\n    b(1) = 2",
         "Up to L it is this, and c past L.",
     ]

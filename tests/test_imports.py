@@ -10,8 +10,9 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
-# A part may import the parts of earlier rows; parts in one row do not know each other. `measurements` has declarations, whose
-# functions import PyTorch and later parts when they are called. `measurements.inside` is what they compute inside models.
+# A part may import the parts of earlier rows; parts in one row do not know each other. `measurements` has declarations,
+# whose functions import PyTorch and later parts when they are called. `measurements.inside` is what they compute inside
+# models.
 ORDER = [
     {
         "values",

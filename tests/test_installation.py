@@ -1,4 +1,6 @@
-"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install something else."""
+"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install
+something else.
+"""
 
 import re
 import tomllib

@@ -2,8 +2,8 @@
 
     python tests/versions.py
 
-writes `versions.json` anew. It refuses where a class gives other numbers than before under the same version: runs that are
-stored would then be taken for what they are not. New classes, settings and cases are written down without that.
+writes `versions.json` anew. It refuses where a class gives other numbers than before under the same version: runs that
+are stored would then be taken for what they are not. New classes, settings and cases are written down without that.
 """
 
 import hashlib
@@ -34,7 +34,8 @@ SOURCE = Path(__file__).parent.parent / "src"
 TOKENS = 24  # half again as many as the encodings are told of
 LENGTHS = 2  # of a task: the first ones that both splits have
 LABELS = ("name", "from", "source", "atol", "rtol", "approximation", "expected")  # of a case of the vectors
-# By which share of the norm of what is summed a sum may differ between machines, because instruction sets round differently.
+# By which share of the norm of what is summed a sum may differ between machines, because instruction sets round
+# differently.
 EPSILON = torch.finfo(torch.float32).eps
 FLOAT64 = 1e-9  # also of integers, whose sums are in float64: measured differences are below 1e-14
 FLOAT32_LOSS = 8 * EPSILON  # of a loss in float32: half a unit in the last place of logits up to 24; measured 1.3
@@ -161,7 +162,9 @@ def _lengths(task: Task) -> Iterator[int]:
 
 
 def variants(make: type, **own: Any) -> Iterator[Choice]:
-    """The class under its defaults, and with one setting changed: every value of a Literal, of a number the first that it takes."""
+    """The class under its defaults, and with one setting changed: every value of a Literal, of a number the first that
+    it takes.
+    """
     usual = choose(make, **own)
     yield usual
     for name, parameter in settings_of(make).items():
@@ -182,7 +185,9 @@ def variants(make: type, **own: Any) -> Iterator[Choice]:
 
 
 def _label(choice: Choice) -> str:
-    """The settings that differ from their defaults, so that a setting that is new leaves the other cases what they are called."""
+    """The settings that differ from their defaults, so that a setting that is new leaves the other cases what they are
+    called.
+    """
     odd = [f"{k}={v}" for k, v in choice.settings if v != settings_of(choice.cls)[k].default]
     return ", ".join(word for word in odd if word.partition("=")[0] not in ("path", "glob", "sha256")) or "defaults"
 
@@ -253,8 +258,9 @@ def complaint(make: Any, found: Numbers, before: dict[str, Any] | None) -> str |
     changed = [case for case, values in before["cases"].items() if case in found and not alike(found[case], values)]
     if make.version == before["version"] and changed:
         return (
-            f"{where} gives other results than version {make.version} did ({changed[0]}; {len(changed)} of {len(found)} cases). If "
-            f"that is meant, raise the class attribute `version` to {make.version + 1}, so that stored runs are not taken for "
+            f"{where} gives other results than version {make.version} did ({changed[0]}; {len(changed)} of "
+            f"{len(found)} cases). If that is meant, raise the class attribute `version` to {make.version + 1}, so "
+            "that stored runs are not taken for "
             f"new ones; {again}"
         )
     if make.version != before["version"]:

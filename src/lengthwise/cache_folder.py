@@ -1,11 +1,12 @@
-"""The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text, and the GPUs
-where the GPU kernels were tested. Atomic writes and locks of files, for it and for others.
+"""The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text,
+and the GPUs where the GPU kernels were tested. Atomic writes and locks of files, for it and for others.
 
 It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches, as platformdirs finds it: on Linux in
-`$XDG_CACHE_HOME` if that is an absolute path, or `~/.cache`. If it cannot be used, one warning says why, and the program continues
-without it.
+`$XDG_CACHE_HOME` if that is an absolute path, or `~/.cache`. If it cannot be used, one warning says why, and the
+program continues without it.
 
-This module imports nothing else of lengthwise, because the build hook loads it by its path before the package is installed.
+This module imports nothing else of lengthwise, because the build hook loads it by its path before the package is
+installed.
 """
 
 import contextlib
@@ -29,7 +30,9 @@ class CacheError(Exception):
 
 
 def location() -> Path:
-    """Return the path of the cache folder, whether or not it exists. Raise `CacheError` if there is no home folder for it."""
+    """Return the path of the cache folder, whether or not it exists. Raise `CacheError` if there is no home folder for
+    it.
+    """
     if setting := os.environ.get("LENGTHWISE_CACHE"):
         path = os.path.expanduser(setting)
         if path.startswith("~"):
@@ -42,7 +45,9 @@ def location() -> Path:
 
 
 def folder(*, create: bool = False) -> Path:
-    """Return the cache folder. With `create`, create it with access only for this user, and raise `OSError` if that fails."""
+    """Return the cache folder. With `create`, create it with access only for this user, and raise `OSError` if that
+    fails.
+    """
     path = location()
     if create:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +55,9 @@ def folder(*, create: bool = False) -> Path:
 
 
 def load(name: str) -> bytes | None:
-    """Return the data that `store` wrote. None if there is none, if it is damaged or, with a warning, if it cannot be read."""
+    """Return the data that `store` wrote. None if there is none, if it is damaged or, with a warning, if it cannot be
+    read.
+    """
     try:
         content = (folder() / name).read_bytes()
     except FileNotFoundError:
@@ -76,8 +83,8 @@ def _warn(error: CacheError | OSError) -> None:
     if reason not in _warned:
         _warned.add(reason)
         warnings.warn(
-            f"lengthwise cannot use its cache, so every process computes its content again: {reason}. Set LENGTHWISE_CACHE to "
-            "a folder that you can write to",
+            f"lengthwise cannot use its cache, so every process computes its content again: {reason}. Set "
+            "LENGTHWISE_CACHE to a folder that you can write to",
             stacklevel=3,
         )
 
@@ -107,8 +114,9 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 def locked(path: Path, seconds: float, *, what: str) -> Iterator[bool]:
     """Hold an exclusive lock on a file, which is created if necessary, and wait for it for at most `seconds`.
 
-    If it has to wait, print one line on stderr; `what` describes what the other process is doing. Yield False if another process
-    still holds the lock afterwards, and True if the lock was taken or the file system has no such locks.
+    If it has to wait, print one line on stderr; `what` describes what the other process is doing. Yield False if
+    another process still holds the lock afterwards, and True if the lock was taken or the file system has no such
+    locks.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

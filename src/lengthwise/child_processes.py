@@ -1,8 +1,9 @@
 """Helpers for starting processes and for worker processes.
 
-A process that lengthwise starts imports nothing from the current folder, which may hold anybody's files (a copied results folder):
-`python -m` and `python -c`, which multiprocessing uses, would search it first. The folder of a study or plug-in is searched last,
-as in the parent. Worker processes ignore Ctrl-C, which the parent handles, and end when their parent ends.
+A process that lengthwise starts imports nothing from the current folder, which may hold anybody's files (a copied
+results folder): `python -m` and `python -c`, which multiprocessing uses, would search it first. The folder of a study
+or plug-in is searched last, as in the parent. Worker processes ignore Ctrl-C, which the parent handles, and end when
+their parent ends.
 """
 
 import os

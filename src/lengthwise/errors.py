@@ -11,12 +11,16 @@ from lengthwise.versions import INSTALLED
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error in one line: what is wrong and how to fix it, or the type and the message of an unexpected error."""
+    """Return an error in one line: what is wrong and how to fix it, or the type and the message of an
+    unexpected error.
+    """
     return expected_line(error) or first_line(error)
 
 
 def expected_line(error: BaseException) -> str | None:
-    """Return the line of an error that a user can fix, or that a user's file has caused. Return None for an unexpected error."""
+    """Return the line of an error that a user can fix, or that a user's file has caused. Return None for an unexpected
+    error.
+    """
     if (line := out_of_memory_line(error)) is not None:
         return line
     if is_own_error(error):
@@ -51,7 +55,8 @@ def first_line(error: BaseException) -> str:
 def error_in_user_file(error: BaseException) -> str | None:
     """Return `mine.py, line 9: AttributeError: ...` if the error's traceback goes through a user's file, else None.
 
-    A user's file belongs neither to lengthwise, nor to an installed package, nor to Python. The last such line is reported.
+    A user's file belongs neither to lengthwise, nor to an installed package, nor to Python. The last such line is
+    reported.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)

@@ -1,8 +1,9 @@
-"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and others.
+"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and
+others.
 
-No encoding is treated by name. The data come from what its base class defines (frequencies, a bias for each distance, an
-embedding), from `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` if it has them, and from the
-forms of its modifiers.
+No encoding is treated by name. The data come from what its base class defines (frequencies, a bias for each distance,
+an embedding), from `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` if it has them, and
+from the forms of its modifiers.
 """
 
 import math
@@ -44,31 +45,32 @@ def inspect(
 ) -> Data:
     """Return what an encoding does at positions 0 ... N-1, N = `length` (default: twice `train_length`).
 
-    The result has only numbers, lists and None (for numbers that are not finite, and for keys after the query). Numbers are
-    float64 and not rounded, and parameters are initialized in float64 with `seed`. The result always has `name`, `label`,
-    `settings` including defaults, the sizes, `seed`, `parameters` {name: shape}, `learned` (the number of parameters), the
-    class's declarations, the `forms` of its modifiers, and `backends` {name: None, or why it is unsupported}. If they apply,
-    it also has:
+    The result has only numbers, lists and None (for numbers that are not finite, and for keys after the query). Numbers
+    are float64 and not rounded, and parameters are initialized in float64 with `seed`. The result always has `name`,
+    `label`, `settings` including defaults, the sizes, `seed`, `parameters` {name: shape}, `learned` (the number of
+    parameters), the class's declarations, the `forms` of its modifiers, and `backends` {name: None, or why it is
+    unsupported}. If they apply, it also has:
 
-    - `frequencies` [pair] of the first head, in radians per position at length N, and `gain`, which multiplies q and k each. The
-      gain is one number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position (xPos). Encodings
-      that depend on the length also have `effective_length`, the length that they are scaled for at N, and `frequencies_trained`
-      and `gain_trained`, the same at `train_length`.
-    - `angles` [h][pair][position] in radians if the rotation depends on content. `angles_given` states the input (random, with
-      `seed`).
-    - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... if the encoding is
-      bidirectional; `slopes` [h] if the bias is -slope times the distance; `buckets` [distance] and `buckets_ahead`. For
-      Transformer-XL, the bias is the product of its vector v with each distance's vector, at the scale 1/sqrt(head_dim).
+    - `frequencies` [pair] of the first head, in radians per position at length N, and `gain`, which multiplies q and k
+      each. The gain is one number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position
+      (xPos). Encodings that depend on the length also have `effective_length`, the length that they are scaled for at
+      N, and `frequencies_trained` and `gain_trained`, the same at `train_length`.
+    - `angles` [h][pair][position] in radians if the rotation depends on content. `angles_given` states the input
+      (random, with `seed`).
+    - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... if the
+      encoding is bidirectional; `slopes` [h] if the bias is -slope times the distance; `buckets` [distance] and
+      `buckets_ahead`. For Transformer-XL, the bias is the product of its vector v with each distance's vector, at the
+      scale 1/sqrt(head_dim).
     - `bias` [h][i][j] if it depends on more than the distance, with `coordinate` [i][j] for a normalized distance.
       `bias_given` states the input if the bias depends on content (random, with `seed`).
     - `embedding` [position][c], what is added to the embeddings.
     - `query_gain` [h][i], which multiplies the logits of a query, and `sink_logits` [h], in the softmax's denominator.
     - `query_vectors`, `value_vectors` [{"first": distance of the first row, "table": [h][n][d]}], `key_vectors` [h][d].
-      The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is the
-      product of k with `key_vectors`. `value_vectors` are added to the values.
-    - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, or that change the product of q and k other
-      than by a rotation, with q and k from N(0, 1) and `seed`. Without a softmax, `logits_after` has the logarithms of the weights,
-      and None for weights of 0.
+      The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is
+      the product of k with `key_vectors`. `value_vectors` are added to the values.
+    - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, or that change the product of q and
+      k other than by a rotation, with q and k from N(0, 1) and `seed`. Without a softmax, `logits_after` has the
+      logarithms of the weights, and None for weights of 0.
 
     Raise `ConfigError` for sizes that are out of range and for results that would be too large.
     """
@@ -120,8 +122,8 @@ def _build(choice: Choice, sizes: dict[str, int], seed: int) -> PositionEncoding
         learned = sum(p.numel() for p in choice.build(**sizes).parameters())
     if learned > MOST_PARAMETERS:
         raise ConfigError(
-            f"{choice.label} must have at most {MOST_PARAMETERS:,} parameters to be inspected, got {learned:,} at these sizes; "
-            "make the sizes smaller"
+            f"{choice.label} must have at most {MOST_PARAMETERS:,} parameters to be inspected, got {learned:,} at "
+            "these sizes; make the sizes smaller"
         )
     with torch.random.fork_rng(devices=[]), _default_float64():
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the caller's GPUs
@@ -144,8 +146,8 @@ def afford(data: Data, numbers: int) -> None:
     """Raise `ConfigError` if a result would have more than `MOST` numbers."""
     if numbers > MOST:
         raise ConfigError(
-            f"{data['name']} at length {data['length']:,} must have at most {MOST:,} numbers, got {numbers:,}; choose a "
-            "shorter length, fewer heads or smaller dimensions"
+            f"{data['name']} at length {data['length']:,} must have at most {MOST:,} numbers, got {numbers:,}; choose "
+            "a shorter length, fewer heads or smaller dimensions"
         )
 
 
@@ -248,7 +250,9 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 
 
 def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
-    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
+    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector
+    added to q.
+    """
     kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
     return [term for term in modifiers.terms if isinstance(term, kinds) and term.has_bias]
 

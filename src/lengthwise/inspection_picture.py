@@ -1,7 +1,7 @@
 """Pictures of encodings as SVG or PNG, by Altair, from the data of `lengthwise.inspection`.
 
-A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all colours have
-about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
+A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all
+colours have about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
 """
 
 import math
@@ -38,7 +38,9 @@ Points = list[tuple[float, float | None]]
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for example."""
+    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for
+    example.
+    """
 
     chart: alt.LayerChart
     description: str
@@ -46,7 +48,9 @@ class Panel:
 
 
 def picture(data: Data) -> tuple[str, str]:
-    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts if there is nothing to draw."""
+    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts if there is
+    nothing to draw.
+    """
     panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
     chosen = [panel for panel in panels if panel.is_nonzero][:2]
     if not chosen:
@@ -96,8 +100,8 @@ def panel(
 ) -> Panel:
     """Return a panel with named curves.
 
-    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve to compare
-    the others with.
+    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve
+    to compare the others with.
     """
     thin = {name: _thinned(points, log) for name, points in curves.items()}
     if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other
@@ -255,7 +259,9 @@ def _share(data: Data, curves: Sequence[Sequence[float]]) -> Panel:
 
 
 def _rotation(data: Data) -> list[Panel]:
-    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE has panels."""
+    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE
+    has panels.
+    """
     sizes = {name: data[name] for name in ("head_dim", "train_length", "length")}
     plain = inspect(choose(RoPE), num_heads=1, **sizes)
     rotations: dict[str, Data] = {data["name"]: data}

@@ -1,4 +1,6 @@
-"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
+"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran
+out.
+"""
 
 import os
 import re
@@ -11,6 +13,7 @@ INFORMATION = Path("/proc/meminfo")
 PROCESS_GROUPS = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 THREADS = 4  # of a process for each core, at most
+ANY_SIZE = "shorter lengths, fewer examples, smaller batches or a smaller model"  # what can need less memory
 
 
 class NotEnoughMemory(ValueError):
@@ -59,9 +62,9 @@ def is_cpu(device: str) -> bool:
 def limited_to_machine(device: str) -> Iterator[None]:
     """Let this process allocate no more memory than the machine has, if it computes on the CPU.
 
-    An allocation beyond it, such as that of a bias for each head, query and key, raises an error, which one line explains. Without
-    a limit, Linux gives any amount, and kills the process when it uses what does not exist. On other devices nothing is limited,
-    because drivers reserve memory that they never use.
+    An allocation beyond it, such as that of a bias for each head, query and key, raises an error, which one line
+    explains. Without a limit, Linux gives any amount, and kills the process when it uses what does not exist. On other
+    devices nothing is limited, because drivers reserve memory that they never use.
     """
     memory = machine_memory() if is_cpu(device) and sys.platform == "linux" else None
     if memory is None:
@@ -83,23 +86,26 @@ def limited_to_machine(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_what_needs_memory(what: str) -> Iterator[None]:
-    """Convert errors about memory in this block to `NotEnoughMemory`. `what`: what is computed, such as "length 4,096 symbols"."""
+def naming_what_needs_memory(what: str, fix: str = ANY_SIZE) -> Iterator[None]:
+    """Convert errors about memory in this block to `NotEnoughMemory`.
+
+    `what`: what is computed, such as "length 4,096 symbols". `fix`: what would need less memory.
+    """
     try:
         yield
     except Exception as error:
-        if (line := out_of_memory_line(error)) is None:
+        if (line := out_of_memory_line(error, fix)) is None:
             raise
         raise NotEnoughMemory(f"{what}: {line}") from error
 
 
-def out_of_memory_line(error: BaseException) -> str | None:
-    """Return a line about memory that ran out, or None for another error."""
+def out_of_memory_line(error: BaseException, fix: str = ANY_SIZE) -> str | None:
+    """Return a line about memory that ran out, or None for another error. `fix`: what would need less memory."""
     if not is_out_of_memory(error):
         return None
     size = refused_allocation(error)
     request = f" (one allocation of {size} failed)" if size else ""
-    return f"not enough memory{request}; use shorter lengths, fewer examples, smaller batches or a smaller model"
+    return f"not enough memory{request}; use {fix}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -16,12 +16,15 @@ class Metric:
     """What the scores of a task measure. Each task has one; a task outside of Lengthwise may define its own.
 
     `name`: as stored and shown, such as "edit distance". `better`: which scores are better.
-    `low`, `high`: the limits of all scores. Intervals end there, and stored scores beyond them are left out. None: no limit.
-    `share`: a score is the share of correct answers, from 0 to 1. A mean over lengths then weights each example equally, and a
-    model that gets fewer than half of the answers right at the training length has not learned the task.
-    `unit`: "nats" for scores in nats per unit of length, which are shown as "nats per byte". Empty: scores have no unit.
+    `low`, `high`: the limits of all scores. Intervals end there, and stored scores beyond them are left out. None: no
+    limit.
+    `share`: a score is the share of correct answers, from 0 to 1. A mean over lengths then weights each example
+    equally, and a model that gets fewer than half of the answers right at the training length has not learned the task.
+    `unit`: "nats" for scores in nats per unit of length, which are shown as "nats per byte". Empty: scores have no
+    unit.
     `from_zero`: charts start at 0, the best score.
-    `scale`: the name of a baseline. A loss at a longer length counts as small if it is a small part of that baseline's score.
+    `scale`: the name of a baseline. A loss at a longer length counts as small if it is a small part of that baseline's
+    score.
     """
 
     name: str
@@ -55,7 +58,9 @@ class Metric:
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def unit_text(self, unit_of_length: str) -> str:
-        """Return the unit of scores, such as `nats per byte`, or "" without one. `unit_of_length`: in the plural, "bytes"."""
+        """Return the unit of scores, such as `nats per byte`, or "" without one. `unit_of_length`: in the plural,
+        "bytes".
+        """
         return f"{self.unit} per {unit_of_length.removesuffix('s')}" if self.unit else ""
 
     def label(self, unit_of_length: str) -> str:

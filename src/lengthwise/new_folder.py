@@ -45,7 +45,9 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def copy_folder_permissions(folder: Path) -> None:
-    """Give the files of a new folder the folder's permissions to read and write. Those of safetensors are the owner's alone."""
+    """Give the files of a new folder the folder's permissions to read and write. Those of safetensors are the owner's
+    alone.
+    """
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(folder.stat().st_mode & 0o666)

@@ -1,7 +1,7 @@
 """Plug-ins: Python files and modules whose encodings, tasks and position schemes are added to the lists.
 
-Only files and modules named on the command line or passed to `load_plugins` are loaded. A path from a results database is printed
-but never loaded, because the database may be somebody else's.
+Only files and modules named on the command line or passed to `load_plugins` are loaded. A path from a results database
+is printed but never loaded, because the database may be somebody else's.
 """
 
 import importlib
@@ -32,11 +32,11 @@ class PluginError(ValueError):
 def load_plugins(names: Iterable[str]) -> None:
     """Load Python files and modules, and add their encodings, tasks and position schemes to the lists.
 
-    All classes in the module's namespace that derive from `PositionEncoding`, `Task` or `PositionScheme` are added, except
-    those whose names begin with an underscore; if the module has an `__all__`, only those named there.
+    All classes in the module's namespace that derive from `PositionEncoding`, `Task` or `PositionScheme` are added,
+    except those whose names begin with an underscore; if the module has an `__all__`, only those named there.
 
-    Raise `PluginError` if a plug-in does not exist, raises an error, has no such class, or has a class with a name that is already
-    listed.
+    Raise `PluginError` if a plug-in does not exist, raises an error, has no such class, or has a class with a name that
+    is already listed.
     """
     for name in names:
         identifier = _identifier(name)
@@ -99,8 +99,9 @@ def _identifier(name: str) -> str:
 def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     """Run a Python file as a module and return the module.
 
-    The file's folder stays the last entry of `sys.path`, so that its functions can import neighbouring files later. Whatever the
-    file raises is raised as `error_type`, in one line with the line number in the file. `role` is "study" or "plug-in".
+    The file's folder stays the last entry of `sys.path`, so that its functions can import neighbouring files later.
+    Whatever the file raises is raised as `error_type`, in one line with the line number in the file. `role` is "study"
+    or "plug-in".
     """
     path = Path(os.path.expanduser(name))
     source = _source(name, path, error_type, role)

@@ -1,6 +1,7 @@
 """`Span`: the position IDs of the queries and keys of one attention call.
 
-Axis letters in the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n` distances, `d` head dim, `c` model width.
+Axis letters in the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n` distances, `d` head dim, `c` model
+width.
 """
 
 from dataclasses import dataclass, replace
@@ -27,24 +28,24 @@ class PairBlock(NamedTuple):
 class Span:
     """The position IDs of the queries and keys of one attention call.
 
-    A *position* (position ID) is the number that a token gives to the encoding; an *index* is where the token lies in the
-    tensor. They differ because packed documents restart positions and position schemes may leave gaps. With a KV cache
-    there are fewer queries than keys. The batch axis is 1 if every row of the batch has the same positions.
+    A *position* (position ID) is the number that a token gives to the encoding; an *index* is where the token lies in
+    the tensor. They differ because packed documents restart positions and position schemes may leave gaps. With a KV
+    cache there are fewer queries than keys. The batch axis is 1 if every row of the batch has the same positions.
 
-    `q`, `k`: the positions of queries and keys. For positions with several axes, the highest of a token's axes. So the length,
-    and the position of a token that follows without positions of its own, are those of Qwen2-VL.
-    `length`: every position is below it. It is the only length that an encoding may read. It is a plain int, so reading it
-    does not wait for the device.
-    `consecutive`: whether keys are known to have positions 0 ... length-1, with the queries as the last of them. It is set by
-    the caller and not computed from the tensors.
-    `first`: no position is below it. So every distance is below `distance_bound` = length - first, the size that a table over
-    distances needs.
-    `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for encodings
-    that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
-    `lag`: the position of the first query less that of the first key, if the positions of queries and keys are known to ascend one
-    by one. It follows from `consecutive`, and `select` keeps it.
-    `axes_q`, `axes_k`: positions with several axes, for example time, row and column. None: every axis of a token is its position
-    ID, as for text. Only encodings with several axes read them; `modifiers_of` raises for any other.
+    `q`, `k`: the positions of queries and keys. For positions with several axes, the highest of a token's axes. So the
+    length, and the position of a token that follows without positions of its own, are those of Qwen2-VL.
+    `length`: every position is below it. It is the only length that an encoding may read. It is a plain int, so reading
+    it does not wait for the device.
+    `consecutive`: whether keys are known to have positions 0 ... length-1, with the queries as the last of them. It is
+    set by the caller and not computed from the tensors.
+    `first`: no position is below it. So every distance is below `distance_bound` = length - first, the size that a
+    table over distances needs.
+    `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for
+    encodings that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
+    `lag`: the position of the first query less that of the first key, if the positions of queries and keys are known to
+    ascend one by one. It follows from `consecutive`, and `select` keeps it.
+    `axes_q`, `axes_k`: positions with several axes, for example time, row and column. None: every axis of a token is
+    its position ID, as for text. Only encodings with several axes read them; `modifiers_of` raises for any other.
     """
 
     q: Int[Tensor, "b i"]
@@ -75,7 +76,9 @@ class Span:
 
     @classmethod
     def of(cls, keys: int, queries: int | None = None, device: torch.device | str | None = None) -> "Span":
-        """Return the span of keys at positions 0 ... keys-1, whose last `queries` tokens are the queries (default: all)."""
+        """Return the span of keys at positions 0 ... keys-1, whose last `queries` tokens are the queries (default:
+        all).
+        """
         k = torch.arange(keys, device=device)[None]
         return cls(k[:, keys - (keys if queries is None else queries) :], k, keys, consecutive=True)
 
@@ -145,8 +148,8 @@ def lowest_and_highest(positions: Int[Tensor, "b t *axes"]) -> tuple[int, int]:
         raise ConfigError(f"positions must be at least 0, got {lowest}")
     if highest >= MAX_LENGTH:
         raise ConfigError(
-            f"positions must be below 2^53, up to where float64 holds whole numbers exactly, got {highest}; subtract the first "
-            "position from all, or count in larger units"
+            f"positions must be below 2^53, up to where float64 holds whole numbers exactly, got {highest}; subtract "
+            "the first position from all, or count in larger units"
         )
     return lowest, highest
 
@@ -174,17 +177,19 @@ def all_axes(positions: Int[Tensor, "b t"], axes: int) -> Int[Tensor, "b t axes"
 def token_positions(
     name: str, value: object, rows: int, tokens: int
 ) -> tuple[Int[Tensor, "#b t"] | None, Int[Tensor, "#b t axes"] | None]:
-    """Return positions [rows or 1, tokens] or [rows or 1, tokens, axes] as int64: one number for each token, and its axes.
+    """Return positions [rows or 1, tokens] or [rows or 1, tokens, axes] as int64: one number for each token, and its
+    axes.
 
-    With axes, the number is the highest of them. A single axis is the same as none. None stays None. Raise `ConfigError` for
-    other shapes.
+    With axes, the number is the highest of them. A single axis is the same as none. None stays None. Raise
+    `ConfigError` for other shapes.
     """
     if not isinstance(value, Tensor) or value.ndim != 3:
         return token_integers(name, value, rows, tokens), None
     axes = _require_integers(name, value).long()
     if axes.shape[1] != tokens or axes.shape[0] not in (1, rows) or not axes.shape[2]:
         raise ConfigError(
-            f"{name} must have the shape [{rows} or 1, {tokens}] or [{rows} or 1, {tokens}, axes], got {tuple(axes.shape)}"
+            f"{name} must have the shape [{rows} or 1, {tokens}] or [{rows} or 1, {tokens}, axes], got "
+            f"{tuple(axes.shape)}"
         )
     if axes.shape[2] == 1:
         return axes[..., 0], None

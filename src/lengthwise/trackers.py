@@ -1,4 +1,6 @@
-"""Trackers, which show training curves and scores beside the results database, by the classes of `accelerate.tracking`."""
+"""Trackers, which show training curves and scores beside the results database, by the classes of
+`accelerate.tracking`.
+"""
 
 import dataclasses
 import hashlib
@@ -91,7 +93,8 @@ class TensorBoard(Tracker):
         shutil.rmtree(place / run.key, ignore_errors=True)  # of the same run, all of which is logged again
         tracker = tracking.TensorBoardTracker(run.key, place)
         _start(tracker)
-        # accelerate's own method would write the settings into a run of their own, so the table of settings would have no scores.
+        # accelerate's own method would write the settings into a run of their own, so the table of settings would have
+        # no scores.
         settings = {name: "None" if value is None else value for name, value in run.settings.items()}
         tracker.tracker.file_writer.add_summary(hparams_pb(settings, trial_id=run.id))
         return tracker, 0
@@ -141,14 +144,14 @@ class MLflow(Tracker):
     experiment: str | None = None
     """The experiment. [default: the name of the study]"""
     uri: str | None = None
-    """The address of a tracking server, such as https://host:5000. Its user and password belong in MLFLOW_TRACKING_USERNAME and
-    MLFLOW_TRACKING_PASSWORD. [default: a database in the folder]"""
+    """The address of a tracking server, such as https://host:5000. Its user and password belong in
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. [default: a database in the folder]"""
 
     def __post_init__(self) -> None:
         if self.uri is not None and not re.fullmatch(r"https?://[^\s@?#]+", self.uri):
             raise ConfigError(
-                "mlflow: uri must be the address of a tracking server without credentials, such as https://host:5000; the user and "
-                "the password belong in MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                "mlflow: uri must be the address of a tracking server without credentials, such as https://host:5000; "
+                "the user and the password belong in MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
 
     def needs_results(self) -> bool:
@@ -213,7 +216,8 @@ def _accelerate() -> Any:
         os.environ.setdefault(name, value)
     from accelerate import tracking
 
-    # accelerate's own logger needs its process group. Under torchrun, creating that would wait for the other ranks forever.
+    # accelerate's own logger needs its process group. Under torchrun, creating that would wait for the other ranks
+    # forever.
     tracking.logger = logging.getLogger(tracking.__name__)
     return tracking
 
@@ -273,12 +277,13 @@ def require_usable(trackers: Iterable[Tracker], results: str, is_remote: bool) -
             spec = importlib.util.find_spec(package)
             if spec is None or spec.origin is None:  # any folder of that name is found, but has no origin
                 raise ConfigError(
-                    f"tracker {tracker.name} needs the package {package}, which is not installed; {install_extra(tracker.name)}"
+                    f"tracker {tracker.name} needs the package {package}, which is not installed; "
+                    f"{install_extra(tracker.name)}"
                 )
         if tracker.folder is not None:
             require_no_address(f"{tracker.name}: folder", tracker.folder)
         if is_remote and tracker.needs_results():
             raise ConfigError(
-                f"tracker {tracker.name} writes files, and the results folder {results} is not on this machine; name a folder, as "
-                f"in: --trackers {tracker.name}:folder=PATH"
+                f"tracker {tracker.name} writes files, and the results folder {results} is not on this machine; name a "
+                f"folder, as in: --trackers {tracker.name}:folder=PATH"
             )

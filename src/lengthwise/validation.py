@@ -1,4 +1,6 @@
-"""Check values against declared types: settings, stored rows and files. pydantic checks, and its errors become one line."""
+"""Check values against declared types: settings, stored rows and files. pydantic checks, and its errors become one
+line.
+"""
 
 import contextlib
 import dataclasses
@@ -18,11 +20,14 @@ from lengthwise.values import ConfigError, near_miss, require_known, shown
 T = TypeVar("T")
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
-"""How classes are checked that declare it as `__pydantic_config__`, and all other types: no text is taken for a number."""
+"""How classes are checked that declare it as `__pydantic_config__`, and all other types: no text is taken for a number.
+"""
 
 
 def validated(value: Any, expected: Any, name: str) -> Any:
-    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other type."""
+    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other
+    type.
+    """
     try:
         result = _adapter(expected).validate_python(_as_tuple(value))
     except ValidationError as error:
@@ -31,7 +36,9 @@ def validated(value: Any, expected: Any, name: str) -> Any:
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
-    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem, such as an unknown setting."""
+    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem, such as an
+    unknown setting.
+    """
     declared: Any = kind
     try:
         return typing.cast(T, _adapter(declared).validate_json(text))

@@ -16,7 +16,8 @@ class ArgumentError(ConfigError, TypeError):
     """An argument or setting that the called function or class does not have."""
 
 
-# The names of our settings in other libraries and papers. If several settings of ours have a name, the first is suggested.
+# The names of our settings in other libraries and papers. If several settings of ours have a name, the first is
+# suggested.
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "base": ("theta", "rope_theta", "rope_base", "rotary_emb_base", "freq_base", "max_period"),
     "factor": ("scaling_factor", "scale_factor", "rope_factor", "alpha"),
@@ -41,7 +42,9 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, and otherwise the result of `near_miss`."""
+    """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, and otherwise the result of
+    `near_miss`.
+    """
     names = list(names)
     our_name = next((ours for ours, others in NAMES_ELSEWHERE.items() if name in others and ours in names), None)
     return near_miss(name, names) if our_name is None else f"; did you mean {our_name!r}?"
@@ -56,7 +59,9 @@ SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source"
 
 
 def near_miss(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters, else ""."""
+    """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters,
+    else "".
+    """
     spellings, start = {folded(k): k for k in names}, folded(name)
     near = difflib.get_close_matches(start, spellings, 1, SIMILARITY)
     near = near or [k for k in spellings if sorted(k) == sorted(start) or (len(start) >= 3 and k.startswith(start))]
@@ -73,7 +78,9 @@ def unlisted(name: object, names: Iterable[str]) -> str:
 
 
 def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> None:
-    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the known names."""
+    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the
+    known names.
+    """
     settings = list(settings)
     for name in names:
         if name not in settings:
@@ -82,7 +89,9 @@ def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> 
 
 
 def install_extra(extra: str) -> str:
-    """Return how to install an extra (optional dependencies): the package is in no index of packages, so from a clone."""
+    """Return how to install an extra (optional dependencies): the package is in no index of packages, so
+    from a clone.
+    """
     return f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
 
 
@@ -137,14 +146,18 @@ def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
 
 
 def is_remote(results: object) -> typing.TypeGuard[str]:
-    """Return whether results are at an address of files, such as s3://bucket/folder, rather than in a folder on this machine."""
+    """Return whether results are at an address of files, such as s3://bucket/folder, rather than in a folder on this
+    machine.
+    """
     return is_url(results) and re.match(_SCHEME, results, re.IGNORECASE) is None and not results.startswith(":")
 
 
 def require_results(name: str, results: str | os.PathLike[str], with_store: bool) -> None:
-    """Raise `ConfigError` unless `results` is a folder on this machine or, `with_store`, an address such as s3://bucket/folder.
+    """Raise `ConfigError` unless `results` is a folder on this machine or, `with_store`, an address such as
+    s3://bucket/folder.
 
-    `with_store`: the database has an address of its own. The messages contain nothing of the address, which may have a password.
+    `with_store`: the database has an address of its own. The messages contain nothing of the address, which may have a
+    password.
     """
     if not str(results).strip():
         raise ConfigError(f"{name} has no name; give a folder")
@@ -152,13 +165,14 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
         require_no_address(name, results)
     elif re.search(r"[@?#\\]|::", results) or not results.isprintable():
         raise ConfigError(
-            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, got an "
-            "address with a user, a query or several parts; store credentials where the tools of your service look for them"
+            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, "
+            "got an address with a user, a query or several parts; store credentials where the tools of your service "
+            "look for them"
         )
     elif not with_store:
         raise ConfigError(
-            f"{name} must be a folder on this machine if it has the database too, got an address; add --store {EXAMPLE} "
-            "(store=... in Python), or give a folder"
+            f"{name} must be a folder on this machine if it has the database too, got an address; add --store "
+            f"{EXAMPLE} (store=... in Python), or give a folder"
         )
 
 
@@ -167,7 +181,9 @@ def is_url(value: object) -> typing.TypeGuard[str]:
 
 
 def require_address(name: str, value: object) -> None:
-    """Raise `ConfigError` unless the value is a URL. The message contains nothing of the value, which may be a password."""
+    """Raise `ConfigError` unless the value is a URL. The message contains nothing of the value, which may be a
+    password.
+    """
     if not is_url(value):
         raise ConfigError(
             f"{name} must be the address of a database, such as {EXAMPLE}; for a folder on this machine, use --results"
@@ -183,7 +199,9 @@ def without_secrets(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: its `repr`, but very large whole numbers as `1.000e+400` and tuples in square brackets."""
+    """Return a value for a message: its `repr`, but very large whole numbers as `1.000e+400` and tuples in square
+    brackets.
+    """
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(shown, value))}]"
     return f"{Decimal(value):.3e}" if isinstance(value, int) and abs(value) >= 10**30 else repr(value)

@@ -17,8 +17,8 @@ INSTALLED = ("site-packages", "dist-packages")  # folders whose modules do not b
 def class_version(make: type) -> dict[str, Any]:
     """Return what identifies the code of an encoding, a task or a position scheme in a run's key.
 
-    For a class of lengthwise: `{"version": n}`, its class attribute. For a class from outside that declares `version` in
-    its own body: `{"version": n, "module": the name of its file}`. For any other class: `{"code": a hash}`, see
+    For a class of lengthwise: `{"version": n}`, its class attribute. For a class from outside that declares `version`
+    in its own body: `{"version": n, "module": the name of its file}`. For any other class: `{"code": a hash}`, see
     `_source_hash`. For a class from outside, `"bases"` lists the classes of lengthwise from which it derives and whose
     version is not 1.
     """

@@ -1,24 +1,27 @@
-"""What the studies of this folder share: the tasks of each level, the models that are compared, and the published result.
+"""What the studies of this folder share: the tasks of each level, the models that are compared, and the published
+result.
 
-Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy" (ICLR 2023), and Ruoss et al. 2023, "Randomized Positional
-Encodings Boost Length Generalization of Transformers" (ACL 2023), which evaluates the same tasks.
+Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy" (ICLR 2023), and Ruoss et al. 2023,
+"Randomized Positional Encodings Boost Length Generalization of Transformers" (ACL 2023), which evaluates the same
+tasks.
 
-Published: trained on lengths 1 to 40, a task counts as solved if the mean accuracy over lengths 41 to 500 is at least 0.9. The
-abstract says that RNNs and Transformers fail to generalize on non-regular tasks, that LSTMs solve regular and counter-language
-tasks, and that only networks with a stack or a tape generalize on context-free and context-sensitive tasks. In the table,
-Transformers solve one of the four regular tasks (even pairs), none that is context-free, and bucket sort, which LSTMs solve too
-(counting the symbols suffices). Randomized positions raise the accuracy of Transformers by 12 points on average over the fifteen
-tasks. The tables' numbers were not checked again and are not repeated here.
+Published: trained on lengths 1 to 40, a task counts as solved if the mean accuracy over lengths 41 to 500 is at least
+0.9. The abstract says that RNNs and Transformers fail to generalize on non-regular tasks, that LSTMs solve regular and
+counter-language tasks, and that only networks with a stack or a tape generalize on context-free and context-sensitive
+tasks. In the table, Transformers solve one of the four regular tasks (even pairs), none that is context-free, and
+bucket sort, which LSTMs solve too (counting the symbols suffices). Randomized positions raise the accuracy of
+Transformers by 12 points on average over the fifteen tasks. The tables' numbers were not checked again and are not
+repeated here.
 
-The rule "at least 0.9" has no meaning where the baseline without the question is above 0.9, as it is on bucket sort under teacher
-forcing. Here a task counts as *solved* if the accuracy, averaged over the longer lengths, covers at least four fifths of the way
-from the baseline to 1. With a baseline of 1/2, this is the published rule.
+The rule "at least 0.9" has no meaning where the baseline without the question is above 0.9, as it is on bucket sort
+under teacher forcing. Here a task counts as *solved* if the accuracy, averaged over the longer lengths, covers at least
+four fifths of the way from the baseline to 1. With a baseline of 1/2, this is the published rule.
 
-Differences from the published runs, besides the size: their Transformer is an encoder that predicts all tokens of an answer at
-empty tokens after the question. Ours are decoders, and accuracy is measured under teacher forcing, so on answers of several tokens
-it is higher (see `ChomskyTask`). Their score is a mean over all longer lengths, ours over those that a study lists; where a task
-does not have a length, the next shorter one takes its place. With randomized positions, they train on subsets of 2,048 positions,
-and their best encoding is Transformer-XL's.
+Differences from the published runs, besides the size: their Transformer is an encoder that predicts all tokens of an
+answer at empty tokens after the question. Ours are decoders, and accuracy is measured under teacher forcing, so on
+answers of several tokens it is higher (see `ChomskyTask`). Their score is a mean over all longer lengths, ours over
+those that a study lists; where a task does not have a length, the next shorter one takes its place. With randomized
+positions, they train on subsets of 2,048 positions, and their best encoding is Transformer-XL's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,61 +1,70 @@
-"""All encodings of the library on a laptop: seven tasks, trained short, evaluated up to eight times the training length.
+"""All encodings of the library on a laptop: seven tasks, trained short, evaluated up to eight times the training
+length.
 
 Question: which encodings still work at up to eight times the training length, and does the answer depend on the task?
-Tasks: text; copies of one repeated symbol and of random symbols; recall of the value of a key in the middle of others; addition
-with a scratchpad, which the model writes itself; state tracking (products of permutations of five elements, with the arrangement
-after each); counting. Every encoding of the library takes part, so a new one joins by its line in the list:
+Tasks: text; copies of one repeated symbol and of random symbols; recall of the value of a key in the middle of others;
+addition with a scratchpad, which the model writes itself; state tracking (products of permutations of five elements,
+with the arrangement after each); counting. Every encoding of the library takes part, so a new one joins by its line in
+the list:
 
-- Those that change trained rotations start from RoPE (`starts_from_rope`): PI, NTK-aware, NTK-by-parts, YaRN and their dynamic
-  forms, Llama 3, LongRoPE, Self-Extend, ReRoPE, DCA and STRING. They are evaluated on the weights of the RoPE runs, without
-  training, with the factor 8 where they have one.
+- Those that change trained rotations start from RoPE (`starts_from_rope`): PI, NTK-aware, NTK-by-parts, YaRN and their
+  dynamic forms, Llama 3, LongRoPE, Self-Extend, ReRoPE, DCA and STRING. They are evaluated on the weights of the RoPE
+  runs, without training, with the factor 8 where they have one.
 - All others are trained. Temperatures and sinks are trained alone, so each is NoPE with this addition.
-- Settings that are lengths (`step`, `length`, `band`) are the training length in tokens, because defaults for long texts would have
-  no effect here. The table of Learned has a row for every position of the evaluation.
+- Settings that are lengths (`step`, `length`, `band`) are the training length in tokens, because defaults for long
+  texts would have no effect here. The table of Learned has a row for every position of the evaluation.
 
-The first stage chooses the better of two learning rates for each encoding on each task, by the score at the training length after
-half of the steps, with seed 100, which the comparison does not use. `best_runs` says how ties are decided. Both stages are stored:
-the first as a study of its own, and the rates in the runs of the second.
+The first stage chooses the better of two learning rates for each encoding on each task, by the score at the training
+length after half of the steps, with seed 100, which the comparison does not use. `best_runs` says how ties are decided.
+Both stages are stored: the first as a study of its own, and the rates in the runs of the second.
 
 Expectation (written before the first run), from what the papers claim:
-- Text, at eight times the training length: FIRE, KERPLE, ALiBi, Sandwich, DAPE, FoX, StickBreaking and GRAPE-AP (all claim
-  extrapolation or use a decay with distance) lie within 0.1 nats per byte of their own score at the training length. RoPE, p-RoPE,
-  sinusoidal and Learned get worse by more than 0.5. LeRoPE follows RoPE. xPos lies between. PoPE and RePo (both claim better
-  extrapolation than RoPE) get less worse than RoPE. NoPE, and with it all temperatures and sinks, gets worse by 0.1 to 0.5. Of the
-  encodings that start from RoPE, DCA, ReRoPE and dynamic YaRN lose least; PI fails at every length.
-- Copies: of a repeated symbol, NoPE leads at twice the length (Kazemnejad et al. 2023). Of random symbols, nothing is above 0.1 at
-  twice the length.
-- Recall: StickBreaking (claims to retrieve at eight times the length), SSMax and LogN (claim sharper attention over more keys) are
-  above NoPE at eight times the length; SelectiveRoPE (claims recall) is above RoPE.
-- Addition with a scratchpad: nothing is above 0.1 at twice the length, because steps must be found by position or content at new
-  distances; relative biases (T5, FIRE, KERPLE) are best at most by a few percent.
-- State tracking: nothing is above 0.1 at twice the length, because no circuit of constant depth does it (Merrill et al. 2024).
-- Counting: CoPE (claims to count) leads at twice the length; nothing is above the constant answer by more than 0.1 at eight times.
+- Text, at eight times the training length: FIRE, KERPLE, ALiBi, Sandwich, DAPE, FoX, StickBreaking and GRAPE-AP (all
+  claim extrapolation or use a decay with distance) lie within 0.1 nats per byte of their own score at the training
+  length. RoPE, p-RoPE, sinusoidal and Learned get worse by more than 0.5. LeRoPE follows RoPE. xPos lies between. PoPE
+  and RePo (both claim better extrapolation than RoPE) get less worse than RoPE. NoPE, and with it all temperatures and
+  sinks, gets worse by 0.1 to 0.5. Of the encodings that start from RoPE, DCA, ReRoPE and dynamic YaRN lose least; PI
+  fails at every length.
+- Copies: of a repeated symbol, NoPE leads at twice the length (Kazemnejad et al. 2023). Of random symbols, nothing is
+  above 0.1 at twice the length.
+- Recall: StickBreaking (claims to retrieve at eight times the length), SSMax and LogN (claim sharper attention over
+  more keys) are above NoPE at eight times the length; SelectiveRoPE (claims recall) is above RoPE.
+- Addition with a scratchpad: nothing is above 0.1 at twice the length, because steps must be found by position or
+  content at new distances; relative biases (T5, FIRE, KERPLE) are best at most by a few percent.
+- State tracking: nothing is above 0.1 at twice the length, because no circuit of constant depth does it (Merrill et al.
+  2024).
+- Counting: CoPE (claims to count) leads at twice the length; nothing is above the constant answer by more than 0.1 at
+  eight times.
 Outcome (means of two seeds; every score in benchmarks/results/study-encodings-2026-small.json):
-- Text, in nats per byte, at eight times the training length and at the training length: the group that claims extrapolation gets
-  better there, as expected: StickBreaking 1.50 (1.56), PaTH-FoX 1.52 (1.58), FoX 1.57 (1.62), KERPLE's power variant 1.57 (1.63),
-  DAPE and Sandwich 1.61, FIRE 1.62 (1.67), KERPLE 1.69 (1.75), ALiBi 1.91 (1.95), GRAPE-AP 1.92 (1.97). So do Transformer-XL 1.61
-  (1.66) and GRAPE-A 1.74 (1.79), without an expectation. RoPE 2.53 (1.77), p-RoPE 2.54 (1.77), sinusoidal 2.73 (2.13) and LeRoPE
-  2.59 (1.77) fail, xPos lies between: 2.09 (1.77). Learned loses only 0.23, from a bad start (2.39). PoPE loses 0.27; RePo
-  0.11, but it is as bad as NoPE at the training length (2.29). NoPE and all temperatures lose 0.11 to 0.15. On the weights of RoPE,
-  DCA keeps most, 1.80; Self-Extend (1.83) keeps more than ReRoPE (1.98), and PI fails everywhere (2.93 and more). T5 gets worse by
-  0.31 and LieRE by 0.64.
-- Copies: of a repeated symbol, NoPE has 0.38 at twice the length and leads, with temperatures that change it little (Inkling 0.39).
-  Of random symbols, seven are above 0.1 at twice the length, against the expectation: DAPE 0.37, FIRE 0.27, KERPLE's power variant
-  0.20, GRAPE-A 0.16, Sandwich 0.13, KERPLE 0.12, FoX 0.11; none has more than 0.01 at four times.
-- Recall: this column says nothing about the claims. The key that is asked for is always in the middle, so the task can be solved
-  by position: at the training length, 12 of 38 trained encodings, most of them rotations and tables, have 1.00. Another 22 have at
-  most 0.30 there, in the median 0.28, and 0.15, 0.14 and 0.11 at twice, four and eight times the length. That is what the most
-  frequent value of the prompt scores, without key and position (0.26, 0.19, 0.15 and 0.12). StickBreaking, SSMax, LogN and
-  NoPE are among them, so that they do not differ at eight times the length (0.06, 0.06, 0.10 and 0.13) shows nothing; nor does
-  SelectiveRoPE (0.02) beside RoPE (0.05), which are both below chance there. An earlier version of this text read these numbers as
-  "none of the claims shows", and 0.28 as a sign of solving by position. PaTH-FoX 0.34 and PaTH 0.28 lead at twice the length.
-  SelectiveRoPE is the variant with low rank and without a gate, which no published language model uses.
+- Text, in nats per byte, at eight times the training length and at the training length: the group that claims
+  extrapolation gets better there, as expected: StickBreaking 1.50 (1.56), PaTH-FoX 1.52 (1.58), FoX 1.57 (1.62),
+  KERPLE's power variant 1.57 (1.63), DAPE and Sandwich 1.61, FIRE 1.62 (1.67), KERPLE 1.69 (1.75), ALiBi 1.91 (1.95),
+  GRAPE-AP 1.92 (1.97). So do Transformer-XL 1.61 (1.66) and GRAPE-A 1.74 (1.79), without an expectation. RoPE 2.53
+  (1.77), p-RoPE 2.54 (1.77), sinusoidal 2.73 (2.13) and LeRoPE 2.59 (1.77) fail, xPos lies between: 2.09 (1.77).
+  Learned loses only 0.23, from a bad start (2.39). PoPE loses 0.27; RePo 0.11, but it is as bad as NoPE at the training
+  length (2.29). NoPE and all temperatures lose 0.11 to 0.15. On the weights of RoPE, DCA keeps most, 1.80; Self-Extend
+  (1.83) keeps more than ReRoPE (1.98), and PI fails everywhere (2.93 and more). T5 gets worse by 0.31 and LieRE by
+  0.64.
+- Copies: of a repeated symbol, NoPE has 0.38 at twice the length and leads, with temperatures that change it little
+  (Inkling 0.39). Of random symbols, seven are above 0.1 at twice the length, against the expectation: DAPE 0.37, FIRE
+  0.27, KERPLE's power variant 0.20, GRAPE-A 0.16, Sandwich 0.13, KERPLE 0.12, FoX 0.11; none has more than 0.01 at four
+  times.
+- Recall: this column says nothing about the claims. The key that is asked for is always in the middle, so the task can
+  be solved by position: at the training length, 12 of 38 trained encodings, most of them rotations and tables, have
+  1.00. Another 22 have at most 0.30 there, in the median 0.28, and 0.15, 0.14 and 0.11 at twice, four and eight times
+  the length. That is what the most frequent value of the prompt scores, without key and position (0.26, 0.19, 0.15 and
+  0.12). StickBreaking, SSMax, LogN and NoPE are among them, so that they do not differ at eight times the length (0.06,
+  0.06, 0.10 and 0.13) shows nothing; nor does SelectiveRoPE (0.02) beside RoPE (0.05), which are both below chance
+  there. An earlier version of this text read these numbers as "none of the claims shows", and 0.28 as a sign of solving
+  by position. PaTH-FoX 0.34 and PaTH 0.28 lead at twice the length. SelectiveRoPE is the variant with low rank and
+  without a gate, which no published language model uses.
 - Addition and state tracking: 0 at twice the length everywhere, as expected.
-- Counting: nothing leads at twice the length. GRAPE-A has 0.12, PaTH 0.10 and CoPE 0.05, of 128; at most 0.02 at eight times.
-The rows of AxialRoPE and MRoPE are not of these methods: both derive from RoPE, so they were evaluated on its weights, without
-training and with another base.
-Nobody should choose an encoding by the small differences: there are two seeds, models of two layers, and short trainings, in which
-several encodings have not learned some tasks.
+- Counting: nothing leads at twice the length. GRAPE-A has 0.12, PaTH 0.10 and CoPE 0.05, of 128; at most 0.02 at eight
+  times.
+The rows of AxialRoPE and MRoPE are not of these methods: both derive from RoPE, so they were evaluated on its weights,
+without training and with another base.
+Nobody should choose an encoding by the small differences: there are two seeds, models of two layers, and short
+trainings, in which several encodings have not learned some tasks.
 Cost: 110 minutes of two CPU cores that other work shared, and about 70 minutes of processor time on each (estimated).
 LieRE's 28 of the 1,260 runs were added by a second call of the same command, when LieRE joined the library.
 Command: lengthwise run encodings_2026/small --workers 2
@@ -78,8 +87,8 @@ MODEL = ModelConfig(d_model=64, num_layers=2, num_heads=4)
 TRAINED_ROTATIONS = (RoPE, PRoPE, XPos, LeRoPE)
 WITH_FACTOR = ("PI", "NTKAware", "NTKByParts", "YaRN", "Llama3", "LongRoPE")
 EXPECTATION = (
-    "Encodings of distances lead at eight times the training length on text. No encoding tracks the state there, and none keeps an "
-    "exact copy of random symbols. Temperatures and sinks change NoPE by less than the seeds differ."
+    "Encodings of distances lead at eight times the training length on text. No encoding tracks the state there, and "
+    "none keeps an exact copy of random symbols. Temperatures and sinks change NoPE by less than the seeds differ."
 )
 
 SETTINGS: dict[str, tuple[int, int, int]] = {  # of each class of task: training length, steps, batch size
@@ -105,12 +114,16 @@ def tasks(text: str) -> list[Choice]:
 
 
 def starts_from_rope(make: type) -> bool:
-    """Whether an encoding is a change of trained rotations, which is evaluated on a trained RoPE model without training."""
+    """Whether an encoding is a change of trained rotations, which is evaluated on a trained RoPE model without
+    training.
+    """
     return issubclass(make, RoPE) and make not in TRAINED_ROTATIONS
 
 
 def trained_encodings(task: Choice) -> list[Choice]:
-    """Return every encoding of the library that is trained. Settings that are lengths are those of the training or evaluation."""
+    """Return every encoding of the library that is trained. Settings that are lengths are those of the training or
+    evaluation.
+    """
     length, built = SETTINGS[task.name][0], task.build()
     tokens, longest = built.tokens(length), built.tokens(FACTOR * length)
     own: dict[str, Any] = {"step": tokens, "length": tokens, "band": tokens}

@@ -1,7 +1,8 @@
 """The FIRE paper's language modelling: what small.py, medium.py and paper.py share.
 
-Models are trained on prose. They are evaluated on several domains, as in the paper's Figure 2, each with two protocols: one forward
-pass per piece of text, as published, and the same targets at every length (the setting `targets` of the task Text).
+Models are trained on prose. They are evaluated on several domains, as in the paper's Figure 2, each with two protocols:
+one forward pass per piece of text, as published, and the same targets at every length (the setting `targets` of the
+task Text).
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,9 @@ def runs(
     chunk: int,
     encodings: Iterable[Any] = ENCODINGS,
 ) -> tuple[Run, ...]:
-    """Return a run for every encoding and seed, and the RoPE models again with positions interpolated to the longest length."""
+    """Return a run for every encoding and seed, and the RoPE models again with positions interpolated to the longest
+    length.
+    """
     trained = grid(encodings, [choose(Text, path=text, chunk=chunk)], seeds, training=training, model=model)
     rope = [run for run in trained if run.encoding.name == "RoPE"]
     return (*trained, *continued(rope, [f"pi:factor={chunk / training.train_length}"], steps=0))

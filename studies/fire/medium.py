@@ -1,9 +1,9 @@
 """The study small.py with ten times the training, for a night.
 
 Question: does the ordering of small.py change when the models are trained ten times longer?
-Expectation (written before the first run): models that use more context gain more from it. FIRE, KERPLE and T5 get better with more
-context by more than in small.py, and the gap between them and ALiBi grows; RoPE and sinusoidal fail beyond the training length as
-before.
+Expectation (written before the first run): models that use more context gain more from it. FIRE, KERPLE and T5 get
+better with more context by more than in small.py, and the gap between them and ALiBi grows; RoPE and sinusoidal fail
+beyond the training length as before.
 Outcome: not run yet.
 Cost: about 16 hours of two CPU cores (60 trainings of 10,000 steps).
 Command: lengthwise run fire/medium --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
@@ -22,8 +22,8 @@ def study(
     return laptop_study(
         name="fire: language modelling (medium)",
         expectation=(
-            "FIRE, KERPLE and T5 get better with more context by more than in the small study, and the gap between them and ALiBi "
-            "grows. RoPE and sinusoidal fail beyond the training length as before."
+            "FIRE, KERPLE and T5 get better with more context by more than in the small study, and the gap between "
+            "them and ALiBi grows. RoPE and sinusoidal fail beyond the training length as before."
         ),
         cost="about 16 hours of 2 CPU cores",
         command="lengthwise run fire/medium",

@@ -1,20 +1,23 @@
 """Language modelling at the scale of the FIRE paper: 125 and 350 million parameters, trained on C4.
 
-Question: how does the cross-entropy of a language model change beyond its training length, and which encoding decides it?
-Expectation (the paper's): FIRE has the lowest cross-entropy at all lengths beyond 2,048. The base model's perplexity at 8,192
-tokens is 21.24 with FIRE and 23.52 with KERPLE (3.06 and 3.16 nats per token); the curves of other encodings are only plotted.
+Question: how does the cross-entropy of a language model change beyond its training length, and which encoding decides
+it?
+Expectation (the paper's): FIRE has the lowest cross-entropy at all lengths beyond 2,048. The base model's perplexity at
+8,192 tokens is 21.24 with FIRE and 23.52 with KERPLE (3.06 and 3.16 nats per token); the curves of other encodings are
+only plotted.
 Outcome: not run here.
 Cost: 600,000 steps of 256 sequences for each of 11 models of a size: a cluster.
 Command: lengthwise run fire/paper --set corpus=FOLDER --device cuda
 
 Options:
-- `corpus`: C4, prepared with `lengthwise tokenize`. `arxiv`, `github`: prepared with the same tokenizer; omitted if empty.
+- `corpus`: C4, prepared with `lengthwise tokenize`. `arxiv`, `github`: prepared with the same tokenizer; omitted if
+  empty.
 - `size`: base (125 million parameters) or large (350 million).
 - `train_length`: 2048, or 512 as in appendix B.5.
 - `seeds`: the number of seeds; the paper has one.
 
-Steps, dropout and learning rates are those of Brown et al. 2020 for models of these sizes, because the paper's tables of them are
-not readable in our source.
+Steps, dropout and learning rates are those of Brown et al. 2020 for models of these sizes, because the paper's tables
+of them are not readable in our source.
 """
 
 from language_modelling import QUESTION, evaluation, runs

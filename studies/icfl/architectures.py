@@ -1,14 +1,16 @@
-"""In-context function learning without softmax attention: six mixers beside two encodings, with clean and with noisy examples.
+"""In-context function learning without softmax attention: six mixers beside two encodings, with clean and with noisy
+examples.
 
 Question: which architectures use more examples than they were trained on, and does noise in the labels change that?
-Expectation (written before the first run; the thesis compared only Mamba, in plots): at the training length (12 examples, or 50 at
-the published scale) every architecture beats averaging on both classes of functions, attention is best, and Mamba and LSTM are the
-best of the others. Beyond it, what decides is whether the state forgets. LinearTransformer, like NoPE, averages over all examples:
-its error stays within a factor of two up to eight times the length. The two heads of the small RetNet forget within 32 and 64
-tokens, and RWKV4 forgets by channel, so both stay where they were at the training length, and neither gains from more examples.
-LSTM and Mamba get worse on regression, because their states were never that full, but not on the Boolean class, where few examples
-are enough. Hyena gets worst of all, because its filters beyond the training length were never trained. FIRE is better there than at
-the training length, as in `icfl/small`. Noise raises all errors, the most where the error was smallest, and does not change which
+Expectation (written before the first run; the thesis compared only Mamba, in plots): at the training length (12
+examples, or 50 at the published scale) every architecture beats averaging on both classes of functions, attention is
+best, and Mamba and LSTM are the best of the others. Beyond it, what decides is whether the state forgets.
+LinearTransformer, like NoPE, averages over all examples: its error stays within a factor of two up to eight times the
+length. The two heads of the small RetNet forget within 32 and 64 tokens, and RWKV4 forgets by channel, so both stay
+where they were at the training length, and neither gains from more examples. LSTM and Mamba get worse on regression,
+because their states were never that full, but not on the Boolean class, where few examples are enough. Hyena gets worst
+of all, because its filters beyond the training length were never trained. FIRE is better there than at the training
+length, as in `icfl/small`. Noise raises all errors, the most where the error was smallest, and does not change which
 architectures keep their score.
 Outcome of the small study (means of three seeds; every score with its interval in
 benchmarks/results/study-icfl-architectures-small.json):
@@ -25,14 +27,14 @@ benchmarks/results/study-icfl-architectures-small.json):
   NoPE's error is 2.2 times as large. Hyena gets worse (0.24 to 0.36), but not worst of all.
 - Noise raises all errors, by the largest factor where the error was smallest: FIRE 8.4 times, Mamba 6.3, RWKV4 5.3,
   LSTM 2.7, Hyena 2.5, NoPE 2.2. FIRE, RWKV4 and LSTM still keep their score at 96 examples, as expected.
-Cost: just under an hour on two CPU cores (estimated from the time of a few steps; more than a third of it is Mamba's). At the
-published scale 96 trainings of 50,000 steps, some hours each on one GPU.
+Cost: just under an hour on two CPU cores (estimated from the time of a few steps; more than a third of it is Mamba's).
+At the published scale 96 trainings of 50,000 steps, some hours each on one GPU.
 Command: lengthwise run icfl/architectures
 
-Options: `size` is small or paper; `seeds` is the number of seeds. In the small study the learning rate is that of `icfl/small` for
-all architectures, and its runs with clean labels are the same runs. All have about as many weights as the Transformer (0.99 to 1.05
-times in the small study, 0.79 to 1.01 times at the published scale): Mamba has twice as many layers, as its authors compare it, and
-the others have an MLP of another width.
+Options: `size` is small or paper; `seeds` is the number of seeds. In the small study the learning rate is that of
+`icfl/small` for all architectures, and its runs with clean labels are the same runs. All have about as many weights as
+the Transformer (0.99 to 1.05 times in the small study, 0.79 to 1.01 times at the published scale): Mamba has twice as
+many layers, as its authors compare it, and the others have an MLP of another width.
 """
 
 from thesis import PAPER, SMALL, paper_evaluation, paper_training, small_training
@@ -87,8 +89,9 @@ def study(size: str = "small", seeds: int = 3) -> Study:
         name=f"icfl: architectures, {size}",
         question="Which architectures use more examples than they were trained on, with clean and with noisy labels?",
         expectation=(
-            "All beat averaging at the training length, attention is best. Beyond it, LinearTransformer, RetNet and RWKV4 keep "
-            "their scores, LSTM and Mamba get worse on regression, and Hyena most. Noise does not change which ones keep theirs."
+            "All beat averaging at the training length, attention is best. Beyond it, LinearTransformer, RetNet and "
+            "RWKV4 keep their scores, LSTM and Mamba get worse on regression, and Hyena most. Noise does not change "
+            "which ones keep theirs."
         ),
         cost="just under an hour on 2 CPU cores"
         if small

@@ -1,16 +1,16 @@
 """Settings shared by the studies of this folder: encodings, models, training and lengths at both scales.
 
-Source: "How Do Position Encodings Affect Length Generalization?" (thesis; in-context function learning), after Garg et al. 2022 and
-Bhattamishra et al. 2023. Details that its text omits are taken from its public code (one Llama-like transformer for all, trained
-on prompts of 50 examples, evaluated on up to 400), with a comment where this is the case.
+Source: "How Do Position Encodings Affect Length Generalization?" (thesis; in-context function learning), after Garg et
+al. 2022 and Bhattamishra et al. 2023. Details that its text omits are taken from its public code (one Llama-like
+transformer for all, trained on prompts of 50 examples, evaluated on up to 400), with a comment where this is the case.
 """
 
 from lengthwise.config import Curriculum, EvaluationConfig, ModelConfig, TrainingConfig
 
-# Rotary methods with a factor use it from the first training step: 8, the ratio of 400 to 50 examples. Their dynamic NTK is that of
-# Hugging Face's transformers, whose ratio at 8 times the length is 57. Their "dynamic YaRN" starts at 8 times the training length,
-# 400 examples, so it was plain RoPE at every length they evaluated. Ours starts beyond the training length, as YaRN's authors
-# describe it.
+# Rotary methods with a factor use it from the first training step: 8, the ratio of 400 to 50 examples. Their dynamic
+# NTK is that of Hugging Face's transformers, whose ratio at 8 times the length is 57. Their "dynamic YaRN" starts at 8
+# times the training length, 400 examples, so it was plain RoPE at every length they evaluated. Ours starts beyond the
+# training length, as YaRN's authors describe it.
 FACTOR = 8
 ENCODINGS = (
     "nope",
@@ -38,7 +38,8 @@ BOOLEAN = (
     "sparseparity",
 )
 
-# Their 12, 25 and 84 million parameters include an unused embedding of 32,000 words: 4.2, 16.8 and 67.1 million are used.
+# Their 12, 25 and 84 million parameters include an unused embedding of 32,000 words: 4.2, 16.8 and 67.1 million are
+# used.
 MODELS = {
     "4 layers of 256": ModelConfig.llama(d_model=256, num_layers=4, num_heads=4, d_ff=1024),
     "16 layers of 256": ModelConfig.llama(d_model=256, num_layers=16, num_heads=8, d_ff=1024),
@@ -56,11 +57,11 @@ SHIFTS = (
 
 
 def paper_training(*, dims: bool) -> TrainingConfig:
-    """Return batches of 64, 50,000 steps, AdamW without weight decay, learning rate 3e-4, warm-up 0.03, linear schedule. Gradients
-    are not clipped, as in their code.
+    """Return batches of 64, 50,000 steps, AdamW without weight decay, learning rate 3e-4, warm-up 0.03, linear
+    schedule. Gradients are not clipped, as in their code.
 
-    The curriculum is that of their published configurations (2 more examples every 2,000 steps, from 11; one more dim, from 4),
-    up to the thesis' 50 examples of 16 dims. Boolean inputs have all dims from the beginning.
+    The curriculum is that of their published configurations (2 more examples every 2,000 steps, from 11; one more dim,
+    from 4), up to the thesis' 50 examples of 16 dims. Boolean inputs have all dims from the beginning.
     """
     return TrainingConfig(
         train_length=50,
@@ -83,7 +84,9 @@ def paper_evaluation(*, shifts: bool) -> EvaluationConfig:
 
 
 def small_training(*, steps: int, batch_size: int) -> TrainingConfig:
-    """Return the same schedule with fewer steps, a higher learning rate, and prompts of 12 examples from the first step."""
+    """Return the same schedule with fewer steps, a higher learning rate, and prompts of 12 examples from the first
+    step.
+    """
     return TrainingConfig(
         train_length=12,
         steps=steps,

@@ -1,15 +1,16 @@
 """The lecture's extrapolation experiment: perplexity against the validation length, trained on 512 and on 1,024 tokens.
 
 Question: how far beyond the training length does each encoding keep its cross-entropy?
-Expectation (the lecture's plots, after Press et al. 2022): with sinusoidal encodings the cross-entropy rises at once beyond the
-training length; with RoPE a few hundred tokens later; with T5's bias it stays flat to about twice the training length; with ALiBi
-it stays flat or falls up to 16,000 tokens.
+Expectation (the lecture's plots, after Press et al. 2022): with sinusoidal encodings the cross-entropy rises at once
+beyond the training length; with RoPE a few hundred tokens later; with T5's bias it stays flat to about twice the
+training length; with ALiBi it stays flat or falls up to 16,000 tokens.
 Outcome: not run yet.
 Cost: laptop: about 50 minutes of two CPU cores (24 trainings of 1,000 steps); paper: a GPU for some days.
 Command: lengthwise run lecture/extrapolation --set text=FOLDER
 
-Options: `text`: a file, a folder or a prepared corpus with documents of at least 16,384 bytes or tokens; default: the source of
-Python's standard library. `seeds`: the number of seeds. `scale`: laptop, or paper (16 layers of width 1,024, as Press et al. 2022).
+Options: `text`: a file, a folder or a prepared corpus with documents of at least 16,384 bytes or tokens; default: the
+source of Python's standard library. `seeds`: the number of seeds. `scale`: laptop, or paper (16 layers of width 1,024,
+as Press et al. 2022).
 """
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig, choose
@@ -32,8 +33,8 @@ def study(text: str = "python:source", seeds: int = 3, scale: str = "laptop") ->
         name=f"lecture: extrapolation ({scale})",
         question="How far beyond the training length does each encoding keep its cross-entropy?",
         expectation=(
-            "Sinusoidal gets worse at once beyond the training length, RoPE a few hundred tokens later, T5 from about twice the "
-            "training length on, and ALiBi not up to 16,384."
+            "Sinusoidal gets worse at once beyond the training length, RoPE a few hundred tokens later, T5 from about "
+            "twice the training length on, and ALiBi not up to 16,384."
         ),
         cost="about 50 minutes of 2 CPU cores" if scale == "laptop" else "some days of a GPU",
         command="lengthwise run lecture/extrapolation",

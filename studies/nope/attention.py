@@ -1,11 +1,12 @@
 """Figure E.5 at the published scale: the similarity of NoPE's attention to that of other encodings, per layer, on SCAN.
 
 Question: which encoding's attention patterns are most like NoPE's?
-Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. The baseline is another seed of NoPE. The other
-encodings are also compared with another seed of NoPE, because runs of the same seed start from the same weights, which keeps
-their attention similar.
+Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. The baseline is another seed of NoPE.
+The other encodings are also compared with another seed of NoPE, because runs of the same seed start from the same
+weights, which keeps their attention similar.
 Outcome: none yet; these runs have not been trained.
-Cost: 15 trainings of a model of 85 million parameters (the runs of classic.py on SCAN, which one store trains only once).
+Cost: 15 trainings of a model of 85 million parameters (the runs of classic.py on SCAN, which one store trains only
+once).
 Command: lengthwise run nope/attention --device cuda
          lengthwise probe attention-distance --study "nope: attention" --against nope --across-seeds
 """

@@ -1,17 +1,19 @@
-"""Settings shared by the studies of this folder: encodings, seeds, model and training at both scales, and published numbers.
+"""Settings shared by the studies of this folder: encodings, seeds, model and training at both scales, and published
+numbers.
 
-Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers" (NeurIPS 2023),
-section 3 and appendix D, and the run results in the repository McGill-NLP/length-generalization.
+Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers" (NeurIPS
+2023), section 3 and appendix D, and the run results in the repository McGill-NLP/length-generalization.
 
-Like theirs, the studies at their scale train on a fixed set of 100,000 examples for 25.6 epochs, in batches of mixed lengths (for
-SCAN and PCFG, on all training examples). The small study differs, see small.py.
+Like theirs, the studies at their scale train on a fixed set of 100,000 examples for 25.6 epochs, in batches of mixed
+lengths (for SCAN and PCFG, on all training examples). The small study differs, see small.py.
 
-Differences from the published runs in every study at their scale: one token per word instead of a tokenizer's pieces, BOS before
-the prompt, the last checkpoint instead of the best one on validation, and dropout in fewer places. Their dropout of 0.1 acts on
-embeddings, on attention weights, inside feed-forward layers, on each layer's residual branch, and after the last norm; ours, also
-of 0.1, acts on embeddings and on each layer's residual branch. Their training set is the same for all seeds; ours differs between
-seeds, and intervals over seeds include this variation. Their sets of addition have equally many examples of every pair of numbers
-of digits, ours of every length. `DIFFERS` describes this in the reports.
+Differences from the published runs in every study at their scale: one token per word instead of a tokenizer's pieces,
+BOS before the prompt, the last checkpoint instead of the best one on validation, and dropout in fewer places. Their
+dropout of 0.1 acts on embeddings, on attention weights, inside feed-forward layers, on each layer's residual branch,
+and after the last norm; ours, also of 0.1, acts on embeddings and on each layer's residual branch. Their training set
+is the same for all seeds; ours differs between seeds, and intervals over seeds include this variation. Their sets of
+addition have equally many examples of every pair of numbers of digits, ours of every length. `DIFFERS` describes this
+in the reports.
 """
 
 from collections.abc import Mapping
@@ -36,8 +38,8 @@ SMALL = ModelConfig.t5(d_model=64, num_layers=4, num_heads=4)
 def paper_training(
     shortest: int, longest: int, *, steps: int = 40_000, accumulation: int = 1, examples: int = 100_000
 ) -> TrainingConfig:
-    """Return the training of table 2 of the appendix, on the fixed set of section D.1. They use the checkpoint of their 40,000
-    steps that is best on validation; we use the last one."""
+    """Return the training of table 2 of the appendix, on the fixed set of section D.1. They use the checkpoint of their
+    40,000 steps that is best on validation; we use the last one."""
     return _training(
         shortest,
         longest,
@@ -67,7 +69,8 @@ def _training(shortest: int, longest: int, **settings: Any) -> TrainingConfig:
     )
 
 
-# Accuracy over all lengths longer than training, mean of three seeds, in the order of LABELS; aggregated from their result files.
+# Accuracy over all lengths longer than training, mean of three seeds, in the order of LABELS; aggregated from their
+# result files.
 SCORES = {
     "copy, repeated": (0.9856, 0.7712, 0.2893, 0.0002, 0.0000),
     "copy, repeated twice": (0.9736, 0.5577, 0.1936, 0.0000, 0.0000),
@@ -91,14 +94,16 @@ RANKS_WITH = (
 SOURCE = "Kazemnejad et al. 2023, from the run results in McGill-NLP/length-generalization, mean of 3 seeds"
 
 DIFFERS = (
-    "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too, where ours does not; "
-    "their checkpoint is the best one on validation, ours the last; ours have one token per word, and BOS before the prompt; "
+    "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too, where ours does "
+    "not; their checkpoint is the best one on validation, ours the last; ours have one token per word, and BOS before "
+    "the prompt; "
     "their training set is the same for all seeds, ours another for each"
 )
 
 WEIGHTS = (  # of the scores by which encodings are ranked, where lengths do not count alike
-    "theirs have as many questions at every length, but of addition at every pair of numbers of digits (17 of 192 at length 9, 31 "
-    "at 16); ours have as many of addition at every length, and of parity all there are up to {bits} bits, which are fewer and "
+    "theirs have as many questions at every length, but of addition at every pair of numbers of digits (17 of 192 at "
+    "length 9, 31 at 16); ours have as many of addition at every length, and of parity all there are up to {bits} "
+    "bits, which are fewer and "
     "count less"
 )
 
@@ -106,8 +111,8 @@ WEIGHTS = (  # of the scores by which encodings are ranked, where lengths do not
 def published(
     tasks: Mapping[str, str], about: str, *, ranks: tuple[float, ...] = RANKS, differs: str = DIFFERS
 ) -> dict[str, object]:
-    """Return the `published` argument of a study. `tasks` maps labels of tasks to rows of SCORES; `about` and `differs` are notes
-    for comparing published and measured scores."""
+    """Return the `published` argument of a study. `tasks` maps labels of tasks to rows of SCORES; `about` and `differs`
+    are notes for comparing published and measured scores."""
     scores = {task: dict(zip(LABELS, SCORES[row], strict=True)) for task, row in tasks.items()}
     return {
         "source": SOURCE,

@@ -1,4 +1,5 @@
-"""Figure E.3 at the published scale: addition, polynomials, sorting, sums, parity and chains of variables, without scratchpad.
+"""Figure E.3 at the published scale: addition, polynomials, sorting, sums, parity and chains of variables, without
+scratchpad.
 
 Question: which position encodings calculate and reason on inputs up to twice as long as any in training?
 Expectation (theirs): NoPE and T5 lead, all fall fast; parity and summation stay near chance beyond training.
@@ -6,7 +7,8 @@ Outcome: none yet; these runs have not been trained.
 Cost: 105 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run nope/mathematical --device cuda
 
-For these tasks only plots are published, so the only published numbers beside ours are mean reciprocal ranks over all their tasks.
+For these tasks only plots are published, so the only published numbers beside ours are mean reciprocal ranks over all
+their tasks.
 Shortest lengths: 4, the default of their scripts (parity 3, addition 1); the actual ones are not recorded.
 """
 

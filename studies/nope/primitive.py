@@ -6,7 +6,8 @@ Outcome: none yet; these runs have not been trained. For models that a laptop ca
 Cost: 120 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run nope/primitive --device cuda
 
-Differences from the published runs are described in kazemnejad.py. In addition, their tokenizer lost one of a hundred symbols.
+Differences from the published runs are described in kazemnejad.py. In addition, their tokenizer lost one of a hundred
+symbols.
 """
 
 from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published
@@ -38,7 +39,7 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(5, 10, 15, 20, *range(21, 41)), examples=500),
     published=published(
         dict(TASKS.values()),
-        "theirs and ours are over 500 questions at each of 21 to 40; their ceiling for random copies is 0.737, since a symbol was "
-        "lost in the tokenizer",
+        "theirs and ours are over 500 questions at each of 21 to 40; their ceiling for random copies is 0.737, since a "
+        "symbol was lost in the tokenizer",
     ),
 )

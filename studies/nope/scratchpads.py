@@ -3,15 +3,18 @@
 Question: does working step by step help a model to longer inputs, in which format, and with which encoding?
 Expectation (theirs): it helps on addition alone; the format matters, and no encoding gains from all of them.
 Outcome: none yet; these runs have not been trained.
-Cost: about 800 trainings of a model of 85 million parameters, 40,000 steps each; their 870 took 6 to 15 hours each on one GPU.
+Cost: about 800 trainings of a model of 85 million parameters, 40,000 steps each; their 870 took 6 to 15 hours each on
+one GPU.
 Command: lengthwise run nope/scratchpads --device cuda
          lengthwise probe attended-distance --study "nope: scratchpads" --task addition:scratchpad=full      (figure 7)
 
-Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no variables, so
-they have no format without them. (Two of the published formats have the same name in figures E.10, E.11 and E.13.)
+Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no
+variables, so they have no format without them. (Two of the published formats have the same name in figures E.10, E.11
+and E.13.)
 
-For single formats only plots are published. The published numbers are mean reciprocal ranks, and one row for addition (NoPE 0.149,
-T5 0.151, ALiBi 0.105, Rotary 0.048, sinusoidal 0.057) that pools unspecified formats, so it is not shown beside a score here.
+For single formats only plots are published. The published numbers are mean reciprocal ranks, and one row for addition
+(NoPE 0.149, T5 0.151, ALiBi 0.105, Rotary 0.048, sinusoidal 0.057) that pools unspecified formats, so it is not shown
+beside a score here.
 """
 
 from kazemnejad import ENCODINGS, PAPER, RANKS_WITH, SEEDS, WEIGHTS, paper_training, published

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.store.rows import RunRow, ScoreRow
+from lengthwise.store.rows import AnswerRow, RunRow
 from tests.made_answers import score_answer, stored
 
 Make = Callable[..., RunRow]
@@ -33,7 +33,7 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "seed": seed,
         "train_length": 10,
         "config": config,
-        "asked": [{"length": n, "examples": 64, "seed": 0} for n in lengths],
+        "questions": [{"length": n, "examples": 64, "seed": 0} for n in lengths],
         "status": "done",
         "worker": None,
         "heartbeat": None,
@@ -52,9 +52,9 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
 
 
 def score_row(
-    run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, n: int = 64, **cells: Any
-) -> ScoreRow:
-    return ScoreRow.of(stored(run.key, score_answer(asked or run.asked[0], mean, n, standard_error, **cells)))
+    run: RunRow, mean: float, standard_error: float = 0.01, question: Any = None, n: int = 64, **cells: Any
+) -> AnswerRow:
+    return stored(run.key, score_answer(question or run.questions[0], mean, n, standard_error, **cells))
 
 
 def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any) -> Findings:
@@ -64,8 +64,8 @@ def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any)
         for seed, means in enumerate(seeds):
             run = run_row(label, seed, status="done" if None not in means else "running", **changes)
             runs.append(run)
-            pairs = zip(run.asked, means, strict=True)
-            scores += [score_row(run, mean, asked=asked) for asked, mean in pairs if mean is not None]
+            pairs = zip(run.questions, means, strict=True)
+            scores += [score_row(run, mean, question=asked) for asked, mean in pairs if mean is not None]
     return from_rows([], runs, scores)
 
 
@@ -75,7 +75,7 @@ def make_run() -> Make:
 
 
 @pytest.fixture
-def make_score() -> Callable[..., ScoreRow]:
+def make_score() -> Callable[..., AnswerRow]:
     return score_row
 
 

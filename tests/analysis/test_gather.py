@@ -144,8 +144,8 @@ def test_a_model_of_another_kind_stands_beside_every_model(make_run: Make, make_
 
 
 def test_another_question_is_another_panel(make_run: Make, make_score: Make) -> None:
-    run = make_run(asked=[{"length": 10, "examples": 64, "seed": 0}, {"length": 10, "examples": 8, "seed": 0}])
-    scores = [make_score(run, 1.0, asked=run.asked[0]), make_score(run, 2.0, asked=run.asked[1])]
+    run = make_run(questions=[{"length": 10, "examples": 64, "seed": 0}, {"length": 10, "examples": 8, "seed": 0}])
+    scores = [make_score(run, 1.0, question=run.questions[0]), make_score(run, 2.0, question=run.questions[1])]
     tasks = from_rows([], [run], scores).tasks
     assert [(t.title, t.series[0].points[0].mean) for t in tasks] == [
         ("Text (examples 64)", 1.0),
@@ -155,7 +155,7 @@ def test_another_question_is_another_panel(make_run: Make, make_score: Make) -> 
 
 def test_scores_that_the_study_did_not_ask_for_stay_out(make_run: Make, make_score: Make) -> None:
     run = make_run(lengths=[10])
-    scores = [make_score(run, 1.0), make_score(run, 9.0, asked={"length": 640, "examples": 64, "seed": 0})]
+    scores = [make_score(run, 1.0), make_score(run, 9.0, question={"length": 640, "examples": 64, "seed": 0})]
     task = from_rows([], [run], scores).tasks[0]
     assert [p.length for p in task.series[0].points] == [10]
 
@@ -217,7 +217,19 @@ def test_nothing() -> None:
 
 
 def store_run(row: Any) -> dict[str, Any]:
-    names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
+    names = (
+        "key",
+        "label",
+        "encoding",
+        "task",
+        "metric",
+        "better",
+        "unit",
+        "seed",
+        "train_length",
+        "config",
+        "questions",
+    )
     return {name: getattr(row, name) for name in names}
 
 
@@ -229,7 +241,7 @@ def test_from_the_store(tmp_path: Path, make_run: Make, make_score: Make) -> Non
         worker = worker_name()
         for row, mean in zip(rows, (1.0, 2.0), strict=True):
             assert store.claim("one", worker) is not None
-            answers = [score_answer(asked, mean + n) for n, asked in enumerate(row.asked)]
+            answers = [score_answer(asked, mean + n) for n, asked in enumerate(row.questions)]
             store.add_answers(row.key, answers, worker=worker)
             store.finish(row.key, worker, {"device": "cpu"})
         found = findings(store, "one")

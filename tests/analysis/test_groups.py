@@ -19,9 +19,9 @@ def grouped(make_run: Make, make_score: Make) -> Callable[..., Findings]:
     def make(rows: Rows, **changes: Any) -> Findings:
         runs = [make_run(seed=seed, **changes) for seed in range(len(rows))]
         scores = [
-            make_score(run, sum(groups) / len(groups), asked=asked, groups=groups)
+            make_score(run, sum(groups) / len(groups), question=asked, groups=groups)
             for run, by_length in zip(runs, rows, strict=True)
-            for asked, groups in zip(run.asked, by_length, strict=True)
+            for asked, groups in zip(run.questions, by_length, strict=True)
         ]
         return from_rows([], runs, scores)
 

@@ -9,8 +9,6 @@ import pytest
 from lengthwise.analysis import Interval, over_examples, over_seeds
 from lengthwise.analysis.intervals import (
     Method,
-    of_scores,
-    of_seeds,
     over_rounds,
     over_seeds_and_groups,
     over_shares,
@@ -18,7 +16,6 @@ from lengthwise.analysis.intervals import (
     with_wilson,
 )
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.values import join_names
 
 
@@ -154,7 +151,9 @@ def test_shares_in_the_middle_have_nearly_students_t() -> None:
 
 @pytest.mark.parametrize("shares", [[1.0, 1.0, 1.0], [0.75, 0.75], [0.5, 0.52, 0.51]])
 def test_seeds_that_agree_by_chance_have_the_width_of_their_examples(shares: list[float]) -> None:
-    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the mean."""
+    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the
+    mean.
+    """
     seeds, widths = len(shares), []
     for n in (4, 16, 64):
         interval = over_shares(shares, [n] * seeds)
@@ -183,17 +182,6 @@ def test_seeds_with_few_examples_widen_the_interval() -> None:
     assert interval.half_width > over_shares([0.5, 0.5], [505] * 2).half_width
 
 
-def test_each_kind_of_score_has_its_interval() -> None:
-    """Losses of seeds that are scored on the same texts may agree more closely than their standard errors."""
-    means, errors, counts = [0.75, 0.76, 0.77], [0.2] * 3, [64] * 3
-    assert of_seeds(means, errors, counts, [()] * 3, CROSS_ENTROPY) == over_seeds(means)
-    assert of_seeds(means, errors, counts, [()] * 3, EXACT_MATCH) == over_shares(means, counts)
-    assert of_seeds(means[:1], errors, counts, [()], CROSS_ENTROPY) == over_examples(0.75, 0.2)
-    single = of_seeds([1.0], [0.0], [256], [()], EXACT_MATCH)
-    assert single == with_wilson(over_examples(1.0, 0.0, (0.0, 1.0)), 256)
-    assert of_seeds([1.0, math.nan], errors, counts, [()] * 2, EXACT_MATCH).basis == "none"
-
-
 # ---- over seeds and prompts -------------------------------------------------------------------------------------
 
 
@@ -215,8 +203,8 @@ def test_seeds_that_all_agree_leave_the_prompts() -> None:
 
 
 def test_deviations_of_few_groups_are_stretched() -> None:
-    """Two groups, 0 and 1: resamples have the means 0, 1/2 and 1 with the chances 1/4, 1/2 and 1/4, so the 2.5 and 97.5 percent
-    points are 1/2 off the mean, and the stretch by sqrt(2 / (2 - 1)) makes that sqrt(2) / 2."""
+    """Two groups, 0 and 1: resamples have the means 0, 1/2 and 1 with the chances 1/4, 1/2 and 1/4, so the 2.5 and 97.5
+    percent points are 1/2 off the mean, and the stretch by sqrt(2 / (2 - 1)) makes that sqrt(2) / 2."""
     interval = over_seeds_and_groups([[0.0, 1.0]])
     assert interval.basis == "examples"
     assert (interval.low, interval.high) == pytest.approx((0.5 - math.sqrt(0.5), 0.5 + math.sqrt(0.5)), rel=1e-12)
@@ -251,7 +239,9 @@ def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
 
 
 def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, studies: int = 600) -> float:
-    """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together vary."""
+    """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together
+    vary.
+    """
     chance = np.random.default_rng([seeds, studies])
     hits = 0
     for _ in range(studies):
@@ -280,27 +270,6 @@ def test_a_plain_crossed_bootstrap_of_three_seeds_is_too_narrow() -> None:
 def test_the_published_interval_is_ninety_percent_over_prompts_alone() -> None:
     assert covered(1, 0, 1, "published") == pytest.approx(0.9, abs=0.035)
     assert covered(3, 1, 1, "published") < 0.6
-
-
-# ---- what scores allow ------------------------------------------------------------------------------------------
-
-
-def test_scores_with_groups_are_over_seeds_and_prompts() -> None:
-    groups = [[1.0, 1.2, 0.8, 1.0], [1.4, 1.5, 1.3, 1.4]]
-    assert of_scores([1.0, 1.4], groups, 0.1) == over_seeds_and_groups(groups)
-    assert of_scores([1.0], groups[:1], 0.1) == over_seeds_and_groups(groups[:1])
-    off = of_scores([1.01, 1.41], groups, 0.1, (-9.0, 1.45))  # groups of 6 and of 7 examples
-    assert off.mean == pytest.approx(1.21)
-    assert (off.low, off.high) == pytest.approx((over_seeds_and_groups(groups).low + 0.01, 1.45))
-
-
-@pytest.mark.parametrize("groups", [[], [[], []], [[1.0, 1.2], []], [[1.0, 1.2], [1.4, 1.5, 1.3]], [[1.0], [1.4]]])
-def test_scores_without_groups_that_belong_together_are_over_seeds(groups: list[list[float]]) -> None:
-    assert of_scores([1.0, 1.4], groups, 0.1) == over_seeds([1.0, 1.4])
-
-
-def test_a_single_score_without_groups_is_over_its_examples() -> None:
-    assert of_scores([1.0], [[]], 0.1) == over_examples(1.0, 0.1)
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 12, 13, 20, 101])

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lengthwise.report import render, table
+from tests.made_answers import changed
 
 NOTE = "at length 1 there are only 26 sequences, <b>a pittance</b> to split"
 
@@ -16,7 +17,7 @@ def test_a_note_is_shown_once_beside_the_scores():
     fixtures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fixtures)
     runs, scores = fixtures.rows()
-    noted = [s._replace(note=NOTE) if "examples" in s.asked else s for s in scores]
+    noted = [changed(s, note=NOTE) if "examples" in s.question else s for s in scores]
     found = fixtures.from_rows([fixtures.study_row()], runs, noted)
     assert [task.notes for task in found.tasks if task.metric.name == "exact match"] == [(NOTE,)]
     assert [task.notes for task in found.tasks if task.metric.name != "exact match"] == [()]

@@ -9,7 +9,7 @@ def test_everything_comes_in_the_studies_order(tmp_path):
         return {
             "key": key, "label": label, "encoding": label, "task": task, "metric": "exact match", "better": "higher",
             "unit": "symbols", "seed": 0, "train_length": 8, "config": {"task": {"is": task}},
-            "asked": [{"length": 8, "examples": 4, "seed": 0}],
+            "questions": [{"length": 8, "examples": 4, "seed": 0}],
         }  # fmt: skip
 
     listed = [run("f" * 16, "B", "Zebra"), run("0" * 16, "A", "Zebra"), run("a" * 16, "B", "Ape")]

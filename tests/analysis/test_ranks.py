@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
+from lengthwise.analysis import Estimate, Point, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
 from lengthwise.analysis.intervals import over_shares
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
@@ -26,7 +26,7 @@ def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **change
         points = []
         for place, length in enumerate(lengths):
             seeds = tuple(
-                SeedScore(key=f"{label}{seed}", seed=seed, mean=row[place][0], standard_error=0.1, n=row[place][1])
+                Estimate(key=f"{label}{seed}", seed=seed, mean=row[place][0], standard_error=0.1, n=row[place][1])
                 for seed, row in by_seed.items()
                 if len(row) > place
             )
@@ -116,7 +116,9 @@ def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
 
 
 def test_none_right_with_any_seed_is_not_certainly_none() -> None:
-    """Wilson's interval of 0 right of n ends at z² / (n + z²), and two seeds do not prove that there is no better one."""
+    """Wilson's interval of 0 right of n ends at z² / (n + z²), and two seeds do not prove that there is no
+    better one.
+    """
     lost = task("copy", {"A": {seed: [(1.0, 9), (0.0, 50), (0.0, 30)] for seed in (0, 1)}}, (10, 20, 40))
     found = over_lengths(lost, lost.series[0], "longer")
     assert found is not None
@@ -150,7 +152,8 @@ def test_the_interval_is_over_seeds() -> None:
     assert best.label == "A"
     assert best.longer is not None
     assert (best.longer.mean, best.longer.basis) == (0.875, "seeds")
-    # Of two encodings, reciprocal ranks lie between 1/2 and 1: scaled, the seeds have 1 and 1/2, as shares of two tasks each.
+    # Of two encodings, reciprocal ranks lie between 1/2 and 1: scaled, the seeds have 1 and 1/2, as shares of two tasks
+    # each.
     scaled = over_shares([1.0, 0.5], [2, 2])
     assert (best.longer.low, best.longer.high) == pytest.approx((0.5 + scaled.low / 2, 0.5 + scaled.high / 2))
     assert 0.5 <= best.longer.low < 0.75

@@ -69,8 +69,7 @@ def test_equal_best_ones_share(make_study: Make) -> None:
     task = make_study({"FIRE": perfect, "T5": perfect, "NoPE": [[1.0, 0.5, 0.0]] * 2}, metric="exact match").tasks[0]
     assert task.reading == (
         "At 80 bytes (8× the training length), FIRE and T5 have no significant loss (at most 5 percentage points); "
-        "NoPE gets worse. "
-        "FIRE and T5 share the highest mean exact match (1.000), significantly better than NoPE."
+        "NoPE gets worse. FIRE and T5 share the highest mean exact match (1.000), significantly better than NoPE."
     )
 
 
@@ -156,9 +155,9 @@ def test_who_does_not_beat_a_constant_has_learned_nothing(
     beside = [{"name": "least squares", "score": 0.0, "floor": False}]
     beside += [] if constant is None else [{"name": "zero", "score": constant, "floor": True}]
     scores = [
-        make_score(run, mean, asked=asked, baselines=beside)
+        make_score(run, mean, question=asked, baselines=beside)
         for run, means in zip(runs, STEADY, strict=True)  # 2.05 at the trained length
-        for asked, mean in zip(run.asked, means, strict=True)
+        for asked, mean in zip(run.questions, means, strict=True)
     ]
     task = from_rows([], runs, scores).tasks[0]
     assert verdict(task, task.series[0], 80) == said
@@ -175,8 +174,8 @@ def text_task(table: dict[str, list[list[float]]], make_run: Make, make_score: M
         for seed, means in enumerate(seeds):
             run = make_run(label, seed, **changes)
             runs.append(run)
-            for asked, mean in zip(run.asked, means, strict=True):
-                scores.append(make_score(run, mean, asked=asked, baselines=beside))
+            for asked, mean in zip(run.questions, means, strict=True):
+                scores.append(make_score(run, mean, question=asked, baselines=beside))
     return from_rows([], runs, scores).tasks[0]
 
 
@@ -187,7 +186,8 @@ def test_text_that_counts_predict_better_has_not_been_learned(make_run: Make, ma
     assert [verdict(task, s, 80) for s in task.series] == ["unlearned"] * 3
     assert task.reading == (
         "None of the 3 encodings has learned the task: no better than the baseline “unigram” at 10 bytes (3.150). "
-        "At 80 bytes, the lowest mean cross-entropy (RoPE: 3.825 ±\u00a00.064) is no better than the baseline “unigram” (3.150)."
+        "At 80 bytes, the lowest mean cross-entropy (RoPE: 3.825 ±\u00a00.064) is no better than the baseline "
+        "“unigram” (3.150)."
     )
     assert task.best(80) is None
     assert remark(task, task.series[0]) == "not learned"
@@ -240,9 +240,9 @@ def test_a_constant_answer_is_a_floor_above_one_half(
     beside = [{"name": "constant answer", "score": 0.51, "floor": True}]
     runs = [make_run(seed=n, metric="exact match") for n in range(3)]
     scores = [
-        make_score(run, mean, asked=asked, n=1000, baselines=beside)
+        make_score(run, mean, question=asked, n=1000, baselines=beside)
         for run, mean in zip(runs, means, strict=True)
-        for asked in run.asked
+        for asked in run.questions
     ]
     task = from_rows([], runs, scores).tasks[0]
     assert verdict(task, task.series[0], 80) == said
@@ -268,10 +268,10 @@ def test_nobody_is_best_where_all_are_alike_or_never_right(make_study: Make) -> 
 def regression(make_run: Make, make_score: Make, scale: float, shift: dict[str, Any] | None = None) -> TaskFindings:
     """Three seeds that lose 0.2 of 5 · `scale`, and what saying 0 has: 5 · `scale`."""
     asked = [{"length": n, "examples": 64, "seed": 0, **({"shift": shift} if shift else {})} for n in (10, 80)]
-    runs = [make_run(seed=n, metric="squared error", better="lower", asked=asked) for n in range(3)]
+    runs = [make_run(seed=n, metric="squared error", better="lower", questions=asked) for n in range(3)]
     zero = {"name": "zero", "score": 5 * scale, "floor": True}
     scores = [
-        make_score(run, mean * scale, asked=question, baselines=[zero])
+        make_score(run, mean * scale, question=question, baselines=[zero])
         for run, start in zip(runs, (1.0, 1.1, 1.2), strict=True)
         for question, mean in zip(asked, (start, start + 0.2), strict=True)
     ]
@@ -345,9 +345,9 @@ def test_an_interval_that_reaches_a_floor_at_a_longer_length_is_said(
         make_run(label, n, (10, 80), metric="exact match") for label, means in table.items() for n in range(len(means))
     ]
     scores = [
-        make_score(run, mean, asked=asked, n=100, baselines=floor)
+        make_score(run, mean, question=asked, n=100, baselines=floor)
         for run in runs
-        for asked, mean in zip(run.asked, (0.99, table[run.label][run.seed]), strict=True)
+        for asked, mean in zip(run.questions, (0.99, table[run.label][run.seed]), strict=True)
     ]
     (task,) = from_rows([], runs, scores).tasks
     words = "not clearly better than the baseline “constant answer” \\(0.844\\)"
@@ -382,8 +382,8 @@ def test_no_encoding_is_called_the_best_that_has_not_learned(seeds: int, make_ru
             run = make_run(label, seed, metric="squared error", better="lower", lengths=(10, 80))
             runs.append(run)
             scores += [
-                make_score(run, mean + seed / 100, asked=asked, baselines=[zero])
-                for asked, mean in zip(run.asked, means, strict=True)
+                make_score(run, mean + seed / 100, question=asked, baselines=[zero])
+                for asked, mean in zip(run.questions, means, strict=True)
             ]
     (task,) = from_rows([], runs, scores).tasks
     assert task.leader(80) is not None

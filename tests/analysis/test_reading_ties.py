@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 from lengthwise.analysis.reading import reading
+from tests.made_answers import changed
 
 
 def _fixtures():
@@ -17,9 +18,10 @@ def test_nobody_is_best_among_equals():
 
     rows = _fixtures()
     runs, scores = rows.rows()
-    longest = max(s.asked["length"] for s in scores if "examples" in s.asked)
+    longest = max(s.question["length"] for s in scores if "examples" in s.question)
     level = [
-        s._replace(mean=0.0) if ("examples" in s.asked, s.asked["length"]) == (True, longest) else s for s in scores
+        changed(s, mean=0.0) if ("examples" in s.question, s.question["length"]) == (True, longest) else s
+        for s in scores
     ]
     for seeds in (None, 0):
         some = [r for r in runs if seeds is None or r.seed == seeds]

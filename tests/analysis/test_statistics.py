@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lengthwise.analysis import Findings, SeedScore
+from lengthwise.analysis import Estimate, Findings
 from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
 from lengthwise.analysis.ranks import mean_reciprocal_rank
 from lengthwise.analysis.statistics import (
@@ -37,10 +37,7 @@ Make = Callable[..., Findings]
 
 
 def curves(*rows: Sequence[float], n: int = 100) -> list[Curve]:
-    return [
-        Curve(s, tuple(SeedScore(key="", seed=s, mean=v, standard_error=0.0, n=n) for v in row))
-        for s, row in enumerate(rows)
-    ]
+    return [tuple(Estimate(seed=s, mean=v, standard_error=0.0, n=n) for v in row) for s, row in enumerate(rows)]
 
 
 # ---- effective lengths ------------------------------------------------------------------------------------------
@@ -56,8 +53,8 @@ def test_an_effective_length_is_interpolated_over_the_logarithm() -> None:
 
 
 def test_its_interval_is_where_the_interval_of_the_score_contains_the_threshold() -> None:
-    """At 128 + w octaves the three seeds have 2.0 + w and ± 0.1, so the limits are 2.0 + w ± 4.302653 · 0.1 / √3 = ± 0.24841. They
-    equal 2.5 at w = 0.25159 and 0.74841."""
+    """At 128 + w octaves the three seeds have 2.0 + w and ± 0.1, so the limits are 2.0 + w ± 4.302653 · 0.1 / √3 = ±
+    0.24841. They equal 2.5 at w = 0.25159 and 0.74841."""
     rows = ([1.9, 1.9, 2.9], [2.0, 2.0, 3.0], [2.1, 2.1, 3.1])
     found = effective_length(LENGTHS, curves(*rows), 2.5, CROSS_ENTROPY)
     assert found is not None
@@ -74,8 +71,8 @@ def test_its_interval_is_where_the_interval_of_the_score_contains_the_threshold(
 def test_an_effective_length_is_censored_and_ends_at_the_first_certain_failure(
     row: list[float], text: str, tested: int | None
 ) -> None:
-    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count, because
-    Wilson's interval of 70 of 100 ends at 0.781."""
+    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count,
+    because Wilson's interval of 70 of 100 ends at 0.781."""
     found = effective_length(LENGTHS, curves(row), 0.8, EXACT_MATCH)
     assert found is not None
     assert (found.text, found.tested) == (text, tested)
@@ -99,13 +96,17 @@ def test_non_increasing() -> None:
 
 
 def shares_of_seeds(chance: np.random.Generator, means: Sequence[float], seeds: int) -> list[Curve]:
-    """Return curves of seeds with beta distributions of concentration 60, and of 512 examples, independent between lengths."""
+    """Return curves of seeds with beta distributions of concentration 60, and of 512 examples, independent between
+    lengths.
+    """
     shares = chance.beta(60 * np.array(means), 60 - 60 * np.array(means), (seeds, len(means)))
     return curves(*(chance.binomial(512, shares) / 512).tolist(), n=512)
 
 
 def test_the_estimate_is_not_too_short_where_scores_stay_near_the_threshold() -> None:
-    """True effective length: ≥ 512. The first failure of the means would be below 512 in 73 % of studies, and below 128 in 36 %."""
+    """True effective length: ≥ 512. The first failure of the means would be below 512 in 73 % of studies, and below 128
+    in 36 %.
+    """
     chance, lengths = np.random.default_rng(1), (64, 128, 256, 512)
     values = []
     for _ in range(400):
@@ -165,7 +166,9 @@ def test_the_interquartile_mean() -> None:
 
 
 def test_the_interval_of_two_equal_tasks_is_like_students() -> None:
-    """With equal tasks of many seeds, the interval is about t · s / √n of the middle half; without variation it has no width."""
+    """With equal tasks of many seeds, the interval is about t · s / √n of the middle half; without variation it has no
+    width.
+    """
     assert interquartile([[0.5, 0.5], [0.7, 0.7]]).half_width == pytest.approx(0, abs=1e-12)
     assert interquartile([[0.5], [0.7, 0.7]]).basis == "none", "a single seed"
     first, second = np.random.default_rng(1).normal(size=(2, 200)).tolist()
@@ -187,7 +190,9 @@ def test_holm() -> None:
 
 
 def test_a_paired_comparison() -> None:
-    """Differences 1, 2 and 3: mean 2, s = 1, t = 2 √3 = 3.4641, two degrees of freedom; d = 2 times Γ(1) / Γ(1/2) = 0.56419."""
+    """Differences 1, 2 and 3: mean 2, s = 1, t = 2 √3 = 3.4641, two degrees of freedom; d = 2 times Γ(1) / Γ(1/2) =
+    0.56419.
+    """
     (found,) = compare_all({"A": {0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, "B": {0: 0.0, 1: 0.0, 2: 0.0}}, "higher")
     assert (found.first, found.second, found.seeds, found.deviation) == ("A", "B", (0, 1, 2), 1.0)
     assert found.difference == over_seeds([1.0, 2.0, 3.0])
@@ -260,7 +265,9 @@ def test_power() -> None:
 
 
 def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
-    """Residuals alone: the variance of the means of groups is that of the interaction, so the interval is Student's t."""
+    """Residuals alone: the variance of the means of groups is that of the interaction, so the interval is
+    Student's t.
+    """
     values = np.random.default_rng(3).standard_normal((3, 400))
     values -= values.mean(0) - values.mean()
     values += np.array([[0.0], [1.0], [2.0]])
@@ -269,8 +276,8 @@ def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
 
 
 def test_the_interval_of_a_mean_reciprocal_rank() -> None:
-    """Always the second of four: scaled from 1/4 ... 1 to 0 ... 1, the share of (1/2 − 1/4) / (3/4) = 1/3. In three tasks, each
-    encoding is compared with three others, so there are nine examples."""
+    """Always the second of four: scaled from 1/4 ... 1 to 0 ... 1, the share of (1/2 − 1/4) / (3/4) = 1/3. In three
+    tasks, each encoding is compared with three others, so there are nine examples."""
     found = mean_reciprocal_rank([[0.5, 0.5, 0.5]] * 3, 4)
     scaled = over_shares([1 / 3] * 3, [9] * 3)
     assert (found.mean, found.low, found.high) == pytest.approx(
@@ -303,7 +310,9 @@ def test_statistics_of_a_study(make_study: Make) -> None:
 
 
 def test_losses_pass_by_their_own_seeds_score_at_the_training_length(make_study: Make) -> None:
-    """Limit 0.05: both seeds lose 0.02 at 20 and 0.12 at 80, so the effective length is 20 · 4^0.3 = 30.3, whatever their start."""
+    """Limit 0.05: both seeds lose 0.02 at 20 and 0.12 at 80, so the effective length is 20 · 4^0.3 = 30.3, whatever
+    their start.
+    """
     found = statistics_of(make_study({"A": [[2.0, 2.02, 2.12], [3.0, 3.02, 3.12]]})).tasks[0]
     assert found.rule == "a score at most 0.05 nats per byte worse than the same seed's at 10 bytes"
     (row,) = found.encodings
@@ -323,8 +332,8 @@ def test_one_seed_is_said(make_study: Make) -> None:
 def test_many_pairs_without_a_test_are_counted(make_study: Make) -> None:
     found = statistics_of(make_study({name: [[2.0, 2.1, 2.2]] * 5 for name in "ABCDE"})).tasks[0]
     assert found.notes == (
-        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; B and D; and "
-        "4 more pairs.",
+        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; "
+        "B and D; and 4 more pairs.",
     )
 
 

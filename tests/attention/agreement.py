@@ -1,7 +1,7 @@
 """One harness for the agreement of the attention backends with the reference: the output and every gradient.
 
-A case names its forms in words, such as "table pieces sink", which FORMS explains. KERNELS are the backends, and the variants of a
-backend that compute differently. MASKS, PLACES (positions and documents) and LENGTHS are the calls.
+A case names its forms in words, such as "table pieces sink", which FORMS explains. KERNELS are the backends, and the
+variants of a backend that compute differently. MASKS, PLACES (positions and documents) and LENGTHS are the calls.
 """
 
 import contextlib
@@ -193,7 +193,8 @@ SUMS = [
     "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all", "all values-all values",
     "sums all pieces values",
     "five jumps vectors", "rotation-of-heads five key", "gain rotation-of-heads five", "rotation-of-heads vectors-both-ways key",
-    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared values-behind values",
+    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared "
+    "values-behind values",
     "five short vectors long key values", "table jumps vectors key dense gain-of-rows", "gain-of-rows five sink",
     "rotation-with-gains dense short content jumps sums values transform gain-of-rows",
     "rotation-with-gains dense-shared short content values transform gain-of-rows",
@@ -330,8 +331,8 @@ def results(
 def require_agreement(kernel: Kernel, words: str, sizes: Sizes, span: Span, mask: Mask) -> None:
     """Compare a kernel with the reference in float64.
 
-    In float64 the results differ by at most 1e-12. In float32 they differ by 5e-6 of the largest number of a result; gradients of
-    forms are sums in which most cancels, and keep 1e-5 of the largest number of all results.
+    In float64 the results differ by at most 1e-12. In float32 they differ by 5e-6 of the largest number of a result;
+    gradients of forms are sums in which most cancels, and keep 1e-5 of the largest number of all results.
     """
     actual = results(kernel, words, sizes, span, mask)
     expected = results(REFERENCE, words, sizes, span, mask)

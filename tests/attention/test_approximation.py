@@ -1,7 +1,9 @@
-"""A bias whose pieces approximate a function: the reference evaluates the function, and the others keep the stated bounds.
+"""A bias whose pieces approximate a function: the reference evaluates the function, and the others keep the stated
+bounds.
 
-The bounds on FIRE's chords (its docstring): δ = max|f''| / (8 · 4095²) on the bias b and σ = max|f''| / (2 · 4095) on the
-slope f'. What follows from them for the output and each gradient is derived beside each test; no tolerance is fitted.
+The bounds on FIRE's chords (its docstring): δ = max|f''| / (8 · 4095²) on the bias b and σ = max|f''| / (2 · 4095) on
+the slope f'. What follows from them for the output and each gradient is derived beside each test; no tolerance is
+fitted.
 """
 
 import pytest
@@ -92,7 +94,8 @@ def test_outputs_and_gradients_are_within_the_stated_bounds(activation, backend)
     got_out = plan(encoding.modifiers(span), span, mask, q, backend=backend)(q, k, v)
     got = torch.autograd.grad(got_out, [*leaves, *learned], weight)
 
-    # Every logit is off by at most δ, so every weight by at most a share ε = e^(2δ) - 1 of itself, and so are weighted sums.
+    # Every logit is off by at most δ, so every weight by at most a share ε = e^(2δ) - 1 of itself, and so are weighted
+    # sums.
     share, reach = float(torch.expm1(torch.tensor(2 * delta, dtype=WIDE))), float(v.detach().abs().max())
     off = float((got_out - out).detach().abs().max())
     assert 1e-12 < off <= share * reach + ROUNDING
@@ -159,7 +162,9 @@ def test_what_is_kept_for_decoding_evaluates_it_too():
 
 
 def test_statistics_in_blocks_evaluate_it(monkeypatch):
-    """Where no kernel serves them, they are the reference's; the kernel's are within 2δ of these, relative to each mass."""
+    """Where no kernel serves them, they are the reference's; the kernel's are within 2δ of these, relative to each
+    mass.
+    """
     encoding, (q, k, _) = fire(), qkv()
     by_kernel = attention.statistics(q, k, encoding)
     monkeypatch.setattr(BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "asked not to")

@@ -1,4 +1,6 @@
-"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to do."""
+"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to
+do.
+"""
 
 import inspect
 import math
@@ -324,9 +326,8 @@ CALLS = {
     call=CALLS,
 )
 def test_a_scale_of_any_size(scale, make, backend, dtype, call):
-    """Where the reference is finite, so are all. A gradient of q, k or Shaw's keys has the scale as a factor, and with it the
-    rounding of
-    what it is a factor of: differences of numbers of about 100 at most."""
+    """Where the reference is finite, so are all. A gradient of q, k or Shaw's keys has the scale as a factor, and with
+    it the rounding of what it is a factor of: differences of numbers of about 100 at most."""
     given = CALLS[call]
     if make is encodings.Shaw and backend == "sdpa":
         return

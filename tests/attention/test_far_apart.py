@@ -221,7 +221,9 @@ def test_many_tokens_far_apart_are_refused_with_what_to_do(monkeypatch):
 
 
 def test_ordinary_positions_have_tables_over_all_distances():
-    """So they take the kernel, and the bits are what they were: few distances, all of them in use, or consecutive ones."""
+    """So they take the kernel, and the bits are what they were: few distances, all of them in use, or
+    consecutive ones.
+    """
     alibi = encodings.ALiBi(num_heads=8)
     far = torch.tensor([[0, 70_000]])
     assert alibi.modifiers(Span(far, far, 70_001)).terms[0].distances is None

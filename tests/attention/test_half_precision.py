@@ -1,7 +1,7 @@
 """In half precision the gradients of q and k are as exact as torch's when values have a mean, or logits are large.
 
-The gradient of a logit is its weight times (dP - delta), and delta is the mean of dP over a row. If delta comes from the output
-that was rounded to half precision, its error is as large as the values, however little they differ.
+The gradient of a logit is its weight times (dP - delta), and delta is the mean of dP over a row. If delta comes from
+the output that was rounded to half precision, its error is as large as the values, however little they differ.
 """
 
 import pytest

@@ -11,8 +11,10 @@ from lengthwise import attend
 from lengthwise.attention import BACKENDS, Mask, TokenInfo, plan, statistics
 from lengthwise.attention.backends.blocked.blocks import BLOCK_QUERIES
 from lengthwise.config import ConfigError
+from lengthwise.conformance import float64_reference
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers, Term
+from lengthwise.forms.plain import PairIndex, number
 from lengthwise.span import Span
 
 B, H, T, D = 2, 3, 40, 8
@@ -28,6 +30,10 @@ class OuterBias(Term):
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Tensor:
         near = 1 / (1 + span.distance().clamp(min=0).to(self.key_number.dtype))
         return self.query_number[..., None] * self.key_number[..., None, :] * near[:, None]
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        b, h, i, j = index
+        return number(self.query_number, b, h, i) * number(self.key_number, b, h, j) / (1 + max(0, distance))
 
 
 @dataclass(frozen=True)
@@ -125,3 +131,15 @@ def test_its_check_follows_from_the_annotations() -> None:
     assert (
         BACKENDS["blocked"].unsupported_reason(AttentionModifiers(terms=terms), span, Mask(T, T), tensors()[0]) is None
     )
+
+
+def test_check_compares_its_definition_with_its_plain_values() -> None:
+    encoding, (q, k, v) = Mine(), (x[:, :, :4].detach() for x in tensors())
+    positions, visible = torch.arange(4).expand(B, -1), torch.ones(B, 4, 4, dtype=torch.bool).tril()
+    call = q, k, v, positions, torch.full((B, 4), 4), visible, D**-0.5, q[:, 0]
+    with pytest.raises(ConfigError, match="LargestProduct has no plain_value"):
+        float64_reference.output(encoding, *call)
+    modifiers = encoding.modifiers
+    encoding.modifiers = lambda span: AttentionModifiers(terms=modifiers(span).terms[:1])  # type: ignore[method-assign]
+    expected = attend(q, k, v, encoding, backend="reference")
+    torch.testing.assert_close(float64_reference.output(encoding, *call), expected.detach(), rtol=0, atol=1e-12)

@@ -1,4 +1,6 @@
-"""n-grams of a training text: by hand, against a plain count, on a text whose entropy is known, and beside a model's scores."""
+"""n-grams of a training text: by hand, against a plain count, on a text whose entropy is known, and beside a model's
+scores.
+"""
 
 import math
 import tracemalloc
@@ -100,7 +102,9 @@ def test_probabilities_of_all_bytes_sum_to_one(order: int) -> None:
 
 
 def test_a_text_of_known_entropy() -> None:
-    """A Markov chain over 6 bytes: the unigram has the entropy of its stationary distribution, the bigram its entropy rate."""
+    """A Markov chain over 6 bytes: the unigram has the entropy of its stationary distribution, the bigram its entropy
+    rate.
+    """
     chance = np.random.default_rng(3)
     chain = chance.dirichlet([0.5] * 6, 6)
     powers = np.linalg.matrix_power(chain, 200)
@@ -121,7 +125,9 @@ def test_a_text_of_known_entropy() -> None:
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text of 8 MB with few different n-grams, in portions of 64 kB: what is allocated at once is far less than the text."""
+    """A text of 8 MB with few different n-grams, in portions of 64 kB: what is allocated at once is far less than the
+    text.
+    """
     monkeypatch.setattr(corpus, "PORTION", 1 << 16)
     data = np.random.default_rng(0).integers(97, 105, 8_000_000).astype(np.uint8)
     tracemalloc.start()

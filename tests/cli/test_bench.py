@@ -61,7 +61,7 @@ def test_tables_and_files(here: Call, clock: Any, tmp_path: Path) -> None:
     assert any(
         line.startswith("Learned(max_length=6), length 8 Learned: position 7 is past the 6 rows") for line in lines
     )
-    assert "d_model 16, 2 layers, 2 heads" in ran.out
+    assert "d_model 16, num_layers 2, num_heads 2" in ran.out
     stored = read(files[0])
     assert list(dict.fromkeys(row["encoding"] for row in stored.rows)) == ["NoPE", "RoPE", "Learned(max_length=6)"]
     question = stored.question
@@ -200,6 +200,35 @@ def test_files_of_another_kind_are_not_overwritten(here: Call, clock: Any, tmp_p
     ran = here("bench", "rope", *QUICK, "--out", tmp_path / "a.jsonl")
     assert ran.code == 2 and "is not an answer that lengthwise wrote (line 1: it is not JSON" in ran.err
     assert (tmp_path / "a.jsonl").read_text() == "my notes\n"
+
+
+def test_files_in_place_of_encodings(here: Call, tmp_path: Path) -> None:
+    own = written(tmp_path / "a.jsonl", results(1))
+    ran = here("bench", own)
+    assert ran.code == 2 and ran.err == (
+        f"lengthwise: {own} is a file of `lengthwise bench`, which measures encodings; compare two files with "
+        f"--compare A B, or continue this one with --out {own}\n"
+    )
+    other = tmp_path / "retention.jsonl"
+    other.write_text(
+        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, "origin": {}}\n'
+    )
+    for words in (("bench", other), ("bench", "--compare", own, other)):
+        ran = here(*words)
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert (
+            f"{other} was written by `lengthwise extend FOLDER`; name a file of `lengthwise bench`, or read" in ran.err
+        )
+
+
+def test_a_file_of_bench_in_place_of_one_of_reach(here: Call, tmp_path: Path) -> None:
+    own = written(tmp_path / "a.jsonl", results(1))
+    ran = here("reach", own)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"lengthwise: {own} was written by `lengthwise bench`; name a file of `lengthwise reach FOLDER`, or read this "
+        f"one with `lengthwise export answers {own} --out FILE.csv`\n"
+    )
 
 
 # ---- comparison ---------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     shutil.copytree(finished, results)
     with open_store(results) as store:
         row = store.runs()[0]
-        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "questions")
         pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
         store.add_study("later", evaluation={}, runs=[pending, {**pending, "key": row.key, "seed": row.seed}])
     ran = here("drop", "--study", "later", "--results", results)

@@ -259,6 +259,17 @@ def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: P
     plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
+def test_a_width_that_does_not_fit_into_memory_is_named(here: Call, place: Path) -> None:
+    sizes = ("--task", "copy", "--train-length", 8, "--d-model", 10**9)
+    ran = here("compare", "rope", *sizes, "--results", place / "wide")
+    assert ran.code == 1
+    assert (
+        "the weights of the model (d_model 1,000,000,000, num_layers 4): not enough memory (one allocation of "
+        in ran.err
+    )
+    assert "; use a smaller model" in ran.err and "shorter lengths" not in ran.err
+
+
 STOPPED = "\nlengthwise: stopped; run the same command again\n"
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 

@@ -83,7 +83,8 @@ def test_a_study_without_results(here: Call, tmp_path: Path) -> None:
         )
         plainly(
             ran,
-            "yet, so there is nothing to export; run the study first, and `lengthwise list runs --study empty --results",
+            "yet, so there is nothing to export; run the study first, and `lengthwise list runs --study empty "
+            "--results",
         )
     plainly(here("export", "scores", "x", "--out", "x.csv", "--results", tmp_path / "none"), "none")
 

@@ -85,7 +85,7 @@ def test_runs_are_listed_in_the_order_of_their_studies(here: Call, finished: Pat
     shutil.copytree(finished, results)
     with open_store(results) as store:
         one, two = store.runs("tiny")
-        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked", "seed")
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "questions", "seed")
         rows = [{name: getattr(row, name) for name in names} | {"key": row.key} for row in (two, one)]
         new = [
             rows[0] | {"key": key, "seed": seed} for seed, key in enumerate(("ffff000011112222", "0000ffff11112222"), 1)

@@ -1,4 +1,6 @@
-"""Users' classes whose arguments or attributes break a rule: one line that names the class, the rule and what to write."""
+"""Users' classes whose arguments or attributes break a rule: one line that names the class, the rule and
+what to write.
+"""
 
 import random
 from collections.abc import Callable
@@ -19,8 +21,8 @@ CLASSES = {
     "unknown size": (
         "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, foo):\n        super().__init__()\n"
         "        self.num_heads = num_heads\n" + BIAS,
-        "Mine.__init__ needs foo, which a model does not provide (it provides num_heads, head_dim, d_model, train_length); "
-        "give it a default",
+        "Mine.__init__ needs foo, which a model does not provide (it provides num_heads, head_dim, d_model, "
+        "train_length); give it a default",
     ),
     "dict": (
         "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, options={}):\n        super().__init__()\n"
@@ -97,7 +99,8 @@ def test_an_encoding_that_draws_with_python_gives_one_result_for_one_seed(tmp_pa
 SCHEMES = {
     "floats": (
         "return torch.zeros(inputs.shape)",
-        "Mine.positions must return a tensor of int64 of shape [2, 66], or None for consecutive positions, got torch.float32",
+        "Mine.positions must return a tensor of int64 of shape [2, 66], or None for consecutive positions, got "
+        "torch.float32",
     ),
     "a list": ("return [[0]]", "or None for consecutive positions, got an object of type list"),
     "beyond": (

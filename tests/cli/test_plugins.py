@@ -1,4 +1,6 @@
-"""A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of their code do."""
+"""A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of
+their code do.
+"""
 
 import json
 import shutil
@@ -248,7 +250,8 @@ class Curved(Flat):
     [
         (
             "flat",
-            "bad.py, line 11: Flat.bias must return a tensor of real numbers [heads, 2 distances], got torch.float64 of shape [2]",
+            "bad.py, line 11: Flat.bias must return a tensor of real numbers [heads, 2 distances], got torch.float64 "
+            "of shape [2]",
         ),
         ("number", "Number.bias must return a tensor of real numbers [heads, 2 distances], got 1.5"),
         ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),

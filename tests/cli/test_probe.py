@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.probe import _print_table
+from lengthwise.cli.probe import _print_table, skipped_lines
 from lengthwise.measurements import PROBES, Table
 from lengthwise.store import open_store
 
@@ -25,7 +25,7 @@ def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(finished, folder)
     with open_store(folder) as store:
         row = store.runs()[0]
-        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "questions")
         pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
         store.add_study("later", evaluation={}, runs=[pending])
         done = [{name: getattr(run, name) for name in (*names, "key", "seed")} for run in store.runs("tiny")]
@@ -135,11 +135,20 @@ def test_answers_about_several_tasks_say_which(capsys: pytest.CaptureFixture[str
         assert ("Copy" in capsys.readouterr().out) == (other == "Parity")
 
 
+def test_runs_that_are_skipped_for_the_same_reason_have_one_line() -> None:
+    reasons = [f"run {key}: NoPE adds no bias" for key in ("0123abcd", "89abcdef")]
+    assert skipped_lines([*reasons, "run 0000ffff is not finished"]) == [
+        "skipped 2 runs for the same reason: run 0123abcd: NoPE adds no bias",
+        "skipped: run 0000ffff is not finished",
+    ]
+
+
 def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) -> None:
     """One run by its key, and a whole study whose other runs are skipped with the reason."""
     bias = here("probe", "learned-bias", "--study", "tiny", "--query", 9, "--results", results)
     assert bias.code == 0, bias.err
     assert re.match(r"lengthwise: skipped: run \w{8} has no bias to measure: NoPE adds no bias", bias.err), "once"
+    assert bias.out.startswith(f"{PROBES['learned-bias'].tables[0].title}\n")
     assert "length" not in bias.out.partition("run  ")[2], "it reads no examples"
     (row,) = json.loads(here("probe", "learned-bias", keys["FIRE-S"], "--query", 9, "--results", results, "--json").out)
     assert (row["new"], row["question"]) == (False, {"query": 9})
@@ -243,7 +252,8 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attended-distance", "--study", "two", "--task", "cpoy"), "there is no task 'cpoy'; did you mean 'Copy'?"),
         (
             ("attention-distance", "--study", "two", "--against", "nope", "--task", "copy:symbols=9"),
-            "study 'two' has no run of Copy(symbols=9); did you mean 'Copy(symbols=8)'?; its tasks are: Copy, Copy(symbols=8)",
+            "study 'two' has no run of Copy(symbols=9); did you mean 'Copy(symbols=8)'?; its tasks are: Copy, "
+            "Copy(symbols=8)",
         ),
         (("recency", "--study", "two", "--task", "parity"), "study 'two' has no run of Parity; its tasks are: Copy"),
         (
@@ -257,7 +267,8 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("recency", "--study", "two", "--task", "parity:bits=8"), "Parity has no setting 'bits'"),
         (
             ("attended-distance", "--study", "two", "--task", "copy:symbols=8"),
-            "no run of study 'two' can be probed: eeee0000 (FIRE-S, seed 5) is not trained (its status is pending); run its study",
+            "no run of study 'two' can be probed: eeee0000 (FIRE-S, seed 5) is not trained (its status is pending); "
+            "run its study",
         ),
         (
             ("attention-distance", "--study", "later", "--against", "fire-s"),

@@ -32,7 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train(run, folder / "runs" / run.key)
             row = store.claim("icl", "elsewhere:1:w")
             assert row is not None
-            store.add_answers(row.key, [score_answer(q, 1.0, 4) for q in row.asked], worker="elsewhere:1:w")
+            store.add_answers(row.key, [score_answer(q, 1.0, 4) for q in row.questions], worker="elsewhere:1:w")
             store.finish(row.key, "elsewhere:1:w", {})
     return folder
 

@@ -58,8 +58,8 @@ def test_what_is_too_few_to_split_is_in_both_splits(here: Call) -> None:
     assert len(test) == 6
     said = " ".join(here("sample", "--help").out.replace("│", " ").split())
     assert (
-        "No example is in both splits, except at lengths with too few examples to divide (only 6 commands of SCAN have one action)"
-        in said
+        "No example is in both splits, except at lengths with too few examples to divide (only 6 commands of SCAN have "
+        "one action)" in said
     )
 
 

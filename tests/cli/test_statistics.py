@@ -46,6 +46,7 @@ def test_several_seeds_and_tasks(here: Call, tmp_path: Path) -> None:
     assert "≥ 8" in ran.out
     assert "All 2 tasks with exact match" in ran.out
     assert "Mean reciprocal rank over 2 tasks, 2 seeds" in ran.out
+    assert ran.out.endswith("ranks compare failures: Copy (all encodings) and Reverse (all encodings).\n")
     found = json.loads(here("statistics", "--results", results, "--json").out)
     assert list(found["over_tasks"][0]["interquartile"]) == ["NoPE", "ALiBi"]
     page = (results / "report.html").read_text(encoding="utf-8")

@@ -192,7 +192,9 @@ def test_what_ours_raises_is_no_answer_of_theirs() -> None:
 
 
 def test_ours_has_figures_of_its_own_or_none() -> None:
-    """None is taken for granted: our model in float32 is off from itself in float64, and a run that ends has no figure."""
+    """None is taken for granted: our model in float32 is off from itself in float64, and a run that ends
+    has no figure.
+    """
     row = answer("model", Faulty())
     assert row.ours is not None
     assert 0 < row.ours < 1e-5
@@ -423,7 +425,9 @@ def test_theirs_agree_where_they_always_did() -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_what_is_computed_from_the_content_agrees() -> None:
-    """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with `scaled_gate`."""
+    """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with
+    `scaled_gate`.
+    """
     names = ["path", "path_fox", "wall", "stick_breaking", "lerope"]
     differing = {"naive_path_attn, gates"}
     implementations = answers.select_implementations(names)

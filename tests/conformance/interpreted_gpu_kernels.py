@@ -1,5 +1,5 @@
-"""The comparison of the GPU kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_gpu_kernels.py runs
-this file in a process of its own; by hand:
+"""The comparison of the GPU kernels with the reference, with the kernels in Triton's interpreter on a CPU.
+test_gpu_kernels.py runs this file in a process of its own; by hand:
 
     TRITON_INTERPRET=1 python -m pytest tests/conformance/interpreted_gpu_kernels.py
 """
@@ -32,17 +32,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, fo
 
 SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8, 8, 4, 1))
 FORMS = [
-    Form((), 8, "float32"),
+    *(Form(biases, 8, "float32") for biases in gpu_kernels.BIASES),
     Form(("table",), 8, "bfloat16"),
     Form(("segments",), 5, "float32"),
     Form(("many segments",), 8, "float16"),
     Form(("table", "segments", "vectors"), 8, "float32"),
     Form(("vectors",), 8, "bfloat16"),
-    Form(("sink",), 8, "float32"),
     Form(("table", "segments", "vectors", "sink"), 8, "float32"),
-    Form(("prefix sum",), 8, "float32"),
     Form(("table", "vectors", "sink", "prefix sum"), 8, "bfloat16"),
-    Form(("vectors", "values"), 8, "float32"),
     Form(("vectors", "values"), 8, "bfloat16"),
     Form(("values",), 8, "float16"),
     Form(("table", "segments", "vectors", "sink", "values"), 5, "float32"),
@@ -70,7 +67,7 @@ def test_kernels_that_are_right_are_equal(form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]], ids=lambda shape: shape.name)
-@pytest.mark.parametrize("other", ["prefix sum", "values"])
+@pytest.mark.parametrize("other", sorted({bias for biases in gpu_kernels.BIASES for bias in biases} - {"vectors"}))
 def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
     monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))

@@ -1,4 +1,6 @@
-"""`lengthwise check --device cuda`. Without a GPU the kernels run in Triton's interpreter (interpreted_gpu_kernels.py)."""
+"""`lengthwise check --device cuda`. Without a GPU the kernels run in Triton's interpreter
+(interpreted_gpu_kernels.py).
+"""
 
 import json
 import os
@@ -12,10 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.attention.fused import gpu, tested_gpus
-from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.attention.fused import gpu
 from lengthwise.conformance import gpu_table
 from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, difference
+from lengthwise.native import tested_gpus
+from lengthwise.native.tested_gpus import Combination
 from lengthwise.values import ConfigError
 
 needs_triton = pytest.mark.skipif(gpu.unsupported_reason() is not None, reason=str(gpu.unsupported_reason()))

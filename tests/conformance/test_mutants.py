@@ -233,7 +233,9 @@ class RoundedSlowAngles(RoundedAngles):
 
 
 class Apart(PositionEncoding):
-    """A slope times either position, in the slope's own dtype, and then the difference: large numbers whose digits are gone."""
+    """A slope times either position, in the slope's own dtype, and then the difference: large numbers whose digits are
+    gone.
+    """
 
     def __init__(self, *, num_heads: int):
         super().__init__()
@@ -407,7 +409,8 @@ ENCODING_MUTANTS = [
     ("lengths", Overflows, "not finite"),
     ("precision", RoundedAngles, "off by"),
     ("precision", FloatAngles, "off by"),
-    # By little more than is allowed, so that a looser limit lets them through (and bfloat16 finds them, if anything does).
+    # By little more than is allowed, so that a looser limit lets them through (and bfloat16 finds them, if anything
+    # does).
     ("precision", RoundedSlowAngles, "a rotated query in torch.float32, .*: off by"),
     ("precision", Apart, "attention in torch.float32, .*: off by"),
     ("precision", FloatSines, "the embedding in float64 is computed in float32, positions 999968"),

@@ -15,11 +15,11 @@ ASKED = [
     for question in QUESTIONS
     for backend in backends_of(question)
 ]
-# Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question meets
-# every backend. `agrees` compares the backends, and is quick on all of them but FlexAttention, which takes half a second for every
-# kind of effect: the quick tests ask it what is in attention/backends/test_flex.py. Encodings that return the same forms as
-# others, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow tests. `decoding` takes seconds (the
-# quick tests decode all in models/test_layer_settings.py).
+# Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question
+# meets every backend. `agrees` compares the backends, and is quick on all of them but FlexAttention, which takes half a
+# second for every kind of effect: the quick tests ask it what is in attention/backends/test_flex.py. Encodings that
+# return the same forms as others, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow
+# tests. `decoding` takes seconds (the quick tests decode all in models/test_layer_settings.py).
 QUICK = [
     pytest.param(
         make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}",
@@ -51,7 +51,9 @@ WITHOUT = {
 
 @pytest.mark.parametrize(("make", "question", "backend"), QUICK)
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
-    """Of every encoding as it is by default. On every backend and with every setting changed: below, and `lengthwise check`."""
+    """Of every encoding as it is by default. On every backend and with every setting changed: below, and `lengthwise
+    check`.
+    """
     if backend.isdecimal():
         served = [name for name in differentiable_backends() if refused_form(make, name) is None]
         backend = served[int(backend) % len(served)]

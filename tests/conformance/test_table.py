@@ -100,7 +100,9 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
     ],
 )
 def test_workers_end_with_the_command(number: signal.Signals, code: int) -> None:
-    """Ctrl-C reaches every process of a terminal, the others this one alone. Workers hold its stderr open as long as they live."""
+    """Ctrl-C reaches every process of a terminal, the others this one alone. Workers hold its stderr open as long as
+    they live.
+    """
     command = [sys.executable, "-m", "lengthwise", "check", "nope", "rope"]
     ran = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

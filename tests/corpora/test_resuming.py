@@ -49,7 +49,9 @@ if __name__ == "__main__":
 
 
 def run_script(script: Path, *words: object, kill_at: float | None = None) -> float | None:
-    """Run the script. Return the seconds from its beginning to its end, or None if it was killed with all its workers."""
+    """Run the script. Return the seconds from its beginning to its end, or None if it was killed with all
+    its workers.
+    """
     process = subprocess.Popen(
         [sys.executable, str(script), *map(str, words)], stdout=subprocess.PIPE, start_new_session=True
     )

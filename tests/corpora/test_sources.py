@@ -67,7 +67,8 @@ class TestPlainText:
     def test_what_is_not_text(self, tmp_path: Path) -> None:
         (tmp_path / "a.png").write_bytes(b"PNG\0\0")
         assert problem(tmp_path) == (
-            "a.png: it is not text, because it contains a zero byte; unpack an archive, or leave the file out with --glob"
+            "a.png: it is not text, because it contains a zero byte; unpack an archive, or leave the file out with "
+            "--glob"
         )
 
     def test_a_document_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ def test_the_invented_corpus() -> None:
     assert data.labels == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
     assert invented_sentences(0, 3).sentences == data.sentences[:3]
     assert invented_sentences(1, 3).sentences != data.sentences[:3]
-    # Whoever knows all words up to a word knows its label, because no two sentences begin alike and differ in labels there.
+    # Whoever knows all words up to a word knows its label, because no two sentences begin alike and differ in labels
+    # there.
     labels: dict[tuple[str, ...], set[str]] = {}
     for sentence in data.sentences:
         for n, label in enumerate(sentence.labels):

@@ -31,7 +31,8 @@ def read(name: str, path: Path) -> dict[str, list[Example]]:
     return {split: [found.example(split, n) for n in range(found.count(split))] for split in ("train", "test")}
 
 
-# Columns of the hub's files, and T5's texts for them (Raffel et al. 2020, appendix D, and the documentation of T5's preprocessors).
+# Columns of the hub's files, and T5's texts for them (Raffel et al. 2020, appendix D, and the documentation of T5's
+# preprocessors).
 T5 = {
     "cola": ({"sentence": "John made Bill.", "label": 1}, "cola sentence: John made Bill.", "acceptable"),
     "sst2": ({"sentence": "it is fun", "label": 0}, "sst2 sentence: it is fun", "negative"),

@@ -1,4 +1,6 @@
-"""The metrics against the official scorers: their published examples, and their definitions written again in plain Python."""
+"""The metrics against the official scorers: their published examples, and their definitions written again in plain
+Python.
+"""
 
 import itertools
 import math
@@ -14,7 +16,8 @@ from lengthwise.downstream import metrics
 from lengthwise.downstream.metrics import CORRELATION, EXACT_MATCH, F1, F1_AND_EXACT_MATCH, ROUGE, of_classes
 from lengthwise.values import ConfigError
 
-# The example in the documentation of SCROLLS' metric (tau/scrolls, metrics/scrolls.py), with the results that it prints.
+# The example in the documentation of SCROLLS' metric (tau/scrolls, metrics/scrolls.py), with the results that it
+# prints.
 PREDICTIONS = ["exact match example", "hello there", "general kenobi"]
 REFERENCES = [["exact match example"], ["hello", "hi there"], ["commander kenobi"]]
 

@@ -37,7 +37,9 @@ BEYOND = (
 
 @pytest.fixture(autouse=True)
 def unchecked() -> Iterator[None]:
-    """Let whole numbers through as settings that are floats: type checks in tests reject them, and users do not have those."""
+    """Let whole numbers through as settings that are floats: type checks in tests reject them, and users do not have
+    those.
+    """
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,4 +1,6 @@
-"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their own."""
+"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their
+own.
+"""
 
 import dataclasses
 
@@ -37,7 +39,7 @@ def test_every_length_by_one_forward_is_that_length_by_its_own():
         assert score.standard_error == pytest.approx(float(alone.std()) / 7**0.5, rel=1e-5)
         assert score.details["groups"] == pytest.approx(alone.tolist(), rel=1e-4)  # fewer than 40: each its own
         assert score.out_of_distribution == (score.length > 6)
-        assert score.asked == {"length": score.length, "examples": 7, "seed": 0, "prompt": 12}
+        assert score.question == {"length": score.length, "examples": 7, "seed": 0, "prompt": 12}
 
 
 def test_groups_are_of_all_examples():
@@ -52,7 +54,7 @@ def test_a_later_part_of_the_lengths_is_the_same_question():
     config = EvaluationConfig(lengths=(2, 8), examples=5)
     both = evaluate(model, task, config, train_length=6)
     (one,) = evaluate(model, task, dataclasses.replace(config, lengths=(2,), prompt=8), train_length=6)
-    assert (one.asked, one.mean) == (both[0].asked, both[0].mean)
+    assert (one.question, one.mean) == (both[0].question, both[0].mean)
 
 
 def test_questions_of_one_forward_are_asked_together():

@@ -100,7 +100,9 @@ def run_with_stub(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """Folders whose config.json names an attention of the hub: as transformers writes it, as it reads it, and in a part."""
+    """Folders whose config.json names an attention of the hub: as transformers writes it, as it reads it, and in a
+    part.
+    """
     new = tmp_path_factory.mktemp
     return [
         change(make(new("private")), _attn_implementation="evil/kernel"),
@@ -248,8 +250,8 @@ def test_settings_that_cannot_be(tmp_path, settings, says):
 
 @pytest.mark.parametrize("made", ["an error of Python", "an error of torch", "a text of torch"])
 def test_memory_that_runs_out(tmp_path, made):
-    """While a folder is loaded, its config.json asks for it; while a model is asked, it goes by the prompts, and the command
-    line says what to do."""
+    """While a folder is loaded, its config.json asks for it; while a model is asked, it goes by the prompts, and the
+    command line says what to do."""
     error = {
         "an error of Python": MemoryError,
         "an error of torch": torch.OutOfMemoryError,

@@ -187,5 +187,5 @@ def test_a_study_asks_both_protocols_of_one_training(folder: Path) -> None:
     study = Study(name="both", question="?", runs=runs, evaluation=evaluation)
     study.check()
     (row,) = study.rows()
-    assert [asked.get("shift", {}) for asked in row["asked"]] == [{}, {}, {"targets": 8}, {"targets": 8}]
+    assert [asked.get("shift", {}) for asked in row["questions"]] == [{}, {}, {"targets": 8}, {"targets": 8}]
     assert Copy.changed({"symbols": 4}, {"symbols": 5}) == {"symbols": 5}

@@ -74,7 +74,7 @@ def test_means_and_standard_errors_are_what_they_are_called():
     assert score.mean == 0.5
     values = [1.0, 0.0] * 25
     assert score.standard_error == pytest.approx(statistics.stdev(values) / math.sqrt(50))
-    assert score.asked == {"length": 10, "examples": 50, "seed": 0}
+    assert score.question == {"length": 10, "examples": 50, "seed": 0}
     assert score.seconds > 0
 
 
@@ -146,7 +146,7 @@ def test_the_score_of_text_is_the_mean_of_its_nats(text):
         )
     assert (score.n, score.metric) == (20, "cross-entropy")
     assert score.mean == pytest.approx(float(nats.double().mean()), rel=1e-6)
-    assert score.asked == {"length": 16, "tokens": 320, "seed": 0}
+    assert score.question == {"length": 16, "tokens": 320, "seed": 0}
 
 
 def test_in_and_out_of_distribution_are_apart(scored):
@@ -164,7 +164,7 @@ def test_fewer_examples_than_asked_are_scored_once_each():
     assert five.n == task.available(5, "test") < 100
     assert twenty.n == 100
     assert heard[-1].step == heard[-1].steps
-    assert five.asked["examples"] == 100, "the question stays the one that was asked"
+    assert five.question["examples"] == 100, "the question stays the one that was asked"
 
 
 def test_dropout_is_off_and_the_mode_comes_back(scored):

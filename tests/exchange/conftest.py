@@ -37,7 +37,7 @@ def run_data(label: str, seed: int, lengths: tuple[int, ...] = LENGTHS, **change
             "training": {"train_length": 8, "min_length": 8, "steps": 20},
             "seed": seed,
         },
-        "asked": [{"length": n, "examples": 256, "seed": 0} for n in lengths],
+        "questions": [{"length": n, "examples": 256, "seed": 0} for n in lengths],
         **change,
     }
 
@@ -58,7 +58,7 @@ def fill(
         run = next(run for run in runs if run["key"] == row.key)
         skill = 0.9 if run["encoding"] == "FIRE" else 0.4
         means = {n: 1.0 if n == 8 else skill ** (n / 16) - 0.01 * run["seed"] for n in LENGTHS}
-        answers = [score_data(a, means[a["length"]]) for a in run["asked"]]
+        answers = [score_data(a, means[a["length"]]) for a in run["questions"]]
         points = [
             {"step": n, "loss": 1 / (n + 1), "learning_rate": 1e-3, "gradient_norm": math.nan, "tokens_per_second": 9e3}
             for n in (0, 10, 20)

@@ -164,7 +164,7 @@ def test_other_results_are_refused_and_equal_ones_stay(store: Store, bundle: Pat
     runs = [run_data("NoPE", 0)]
     with open_store(where) as other:
         other.add_study("mine", evaluation={}, runs=runs)
-        asked = runs[0]["asked"][0]
+        asked = runs[0]["questions"][0]
         other.add_answers(runs[0]["key"], [score_data(asked, 1.0, facts={"seconds": 9.0})])
         other.add_answer(runs[0]["key"], "own", {"length": 8}, {"value": [0.75]}, {})
         with pytest.raises(StoreError, match=r"own.*has other results for it \(value is .*0.75.* here and .*0.5"):
@@ -273,7 +273,7 @@ def test_weights_go_away_if_the_rows_are_refused(trained: tuple[Store, Path], tm
     runs = [run_data("NoPE", 0)]
     with open_results(tmp_path / "other") as other:
         other.add_study("mine", evaluation={}, runs=runs)
-        other.add_answers(runs[0]["key"], [score_data(runs[0]["asked"][0], 0.5)])
+        other.add_answers(runs[0]["key"], [score_data(runs[0]["questions"][0], 0.5)])
         with pytest.raises(StoreError, match="other results for it"):
             imported(trained[1], other)
         assert weights_of(other) == {}

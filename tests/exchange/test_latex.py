@@ -75,7 +75,7 @@ def test_single_seeds_are_marked_among_others(store: Store, made: Fill) -> None:
 def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
     lengths = tuple(range(8, 88, 8))
     asked = [{"length": n, "examples": 256, "seed": 0} for n in lengths]
-    runs = made(store, done=False, asked=asked)
+    runs = made(store, done=False, questions=asked)
     for run in runs:
         store.add_answers(run["key"], [score_data(question, 0.9) for question in asked])
     text = table_of(store)
@@ -95,10 +95,12 @@ def test_labels_are_escaped() -> None:
 
 
 def test_rows(store: Store, made: Fill) -> None:
-    """A bracket at the beginning of a row would be an option of the row before. Encodings without a score have no row."""
+    """A bracket at the beginning of a row would be an option of the row before. Encodings without a score
+    have no row.
+    """
     runs = made(store, done=False, labels=("NoPE", "[3pt]", "RoPE"))
     for run in runs[:6]:
-        store.add_answers(run["key"], [score_data(asked, 0.5) for asked in run["asked"]])
+        store.add_answers(run["key"], [score_data(asked, 0.5) for asked in run["questions"]])
     text = table_of(store)
     assert "\n{[3pt]} & 0.500" in text and "RoPE" not in text
 

@@ -49,7 +49,7 @@ def test_rows_are_those_of_the_study(store: Store, made: Fill) -> None:
     """A run may belong to two studies that ask different questions."""
     runs = made(store, "other", labels=("NoPE",))
     made(store, "made", labels=("NoPE",), lengths=(8,))
-    runs[0]["asked"] = runs[0]["asked"][:1]
+    runs[0]["questions"] = runs[0]["questions"][:1]
     assert answer_columns(store, "made", "scores")["length"] == [8, 8, 8]
     assert answer_columns(store, "other", "scores")["length"] == [8, 16, 32] * 3
 
@@ -57,7 +57,7 @@ def test_rows_are_those_of_the_study(store: Store, made: Fill) -> None:
 def test_questions_that_differ_in_more_than_the_length(store: Store, made: Fill) -> None:
     shifted = {"length": 8, "examples": 256, "seed": 0, "shift": {"symbols": 9}}
     asked = [{"length": 8, "examples": 256, "seed": 0}, shifted]
-    made(store, seeds=1, labels=("NoPE",), asked=asked)
+    made(store, seeds=1, labels=("NoPE",), questions=asked)
     questions = [json.loads(text) for text in answer_columns(store, "made", "scores")["question"]]
     assert sorted(questions, key=len) == [
         {"examples": 256, "seed": 0},
@@ -82,7 +82,7 @@ def test_csv_and_parquet_have_the_same_numbers(store: Store, made: Fill) -> None
     labels = ("NoPE", 'A "quoted", label')
     for run in made(store, labels=labels, done=False, metric="cross-entropy", better="lower"):
         means = (0.5, 0.25, math.inf if run["seed"] == 1 else 0.1)
-        store.add_answers(run["key"], [score_data(a, mean) for a, mean in zip(run["asked"], means, strict=True)])
+        store.add_answers(run["key"], [score_data(a, mean) for a, mean in zip(run["questions"], means, strict=True)])
     columns = answer_columns(store, "made", "scores")
     read = list(csv.DictReader(io.StringIO(table_file(store, "made", "scores", ".csv").decode())))
     table = parquet.read_table(io.BytesIO(table_file(store, "made", "scores", ".parquet"))).to_pydict()
@@ -145,6 +145,18 @@ def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:
         lengthwise.results("mode", results=results)
     with pytest.raises(StoreError):
         lengthwise.results("made", results=results / "none")
+
+
+def test_values_that_are_no_names_or_folders() -> None:
+    for call, expected in (
+        (lambda: lengthwise.answers(3), "needs the name of a study or the file of an answer, got 3"),
+        (lambda: lengthwise.results(3), "needs the name of a study, got 3"),
+        (lambda: lengthwise.answers("made", "scores", store=3), "store must be the address of a database"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            call()
+    with pytest.raises(TypeError, match="must be a path, as a string or a Path, got int"):
+        lengthwise.results("made", results=3)
 
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:

@@ -1,4 +1,6 @@
-"""Models with a method: the written folder gives the logits of `use`, and transformers alone loads it if it can compute them."""
+"""Models with a method: the written folder gives the logits of `use`, and transformers alone loads it if it can compute
+them.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""What the frozen tests share: tensors as a few numbers, the comparison with recorded numbers, and the files of records.
+"""What the frozen tests share: tensors as a few numbers, the comparison with recorded numbers, and the files of
+records.
 
 `python -m tests.frozen.record NAME` (in the repository's root) records anew, see record.py.
 """
@@ -24,8 +25,8 @@ TOLERANCE = {
 def summary(values: Tensor) -> list[float]:
     """Return two random projections of a tensor and its norm, computed in float64.
 
-    The projections have normally distributed coefficients that depend on nothing but the tensor's size. If the tensor changes by
-    δ, they change by about |δ|.
+    The projections have normally distributed coefficients that depend on nothing but the tensor's size. If the tensor
+    changes by δ, they change by about |δ|.
     """
     flat = values.detach().double().flatten()
     return [*(_coefficients(flat.numel()) @ flat).tolist(), float(flat.norm())]
@@ -37,7 +38,9 @@ def _coefficients(size: int) -> Tensor:
 
 
 def differences(current: dict[str, list[float]], recorded: dict[str, list[float]], tolerance: float) -> list[str]:
-    """Return the names of the tensors whose summaries differ by more than a share of the recorded norm, with both summaries."""
+    """Return the names of the tensors whose summaries differ by more than a share of the recorded norm, with both
+    summaries.
+    """
     changed = [f"{name}: only in one of the two" for name in sorted(current.keys() ^ recorded.keys())]
     for name in current.keys() & recorded.keys():
         allowed = tolerance * max(1.0, recorded[name][-1])

@@ -3,9 +3,9 @@
     lengthwise run quickstart --results FOLDER     (five to nine minutes on two cores)
     python -m tests.frozen.quickstart FOLDER
 
-With the same processor, version of Python (whose library is the text) and PyTorch, all of them are the same numbers. Elsewhere,
-rounding differs, and a thousand training steps enlarge that. Then run the quickstart of the last commit and store its scores, so
-that those of the next commits can be compared with them:
+With the same processor, version of Python (whose library is the text) and PyTorch, all of them are the same numbers.
+Elsewhere, rounding differs, and a thousand training steps enlarge that. Then run the quickstart of the last commit and
+store its scores, so that those of the next commits can be compared with them:
 
     python -m tests.frozen.quickstart FOLDER --record "my processor"
 """

@@ -2,8 +2,8 @@
 
     python -m tests.frozen.record attention run_keys
 
-in the root of the repository, with the environment of the tests. Without a name it lists the records. A new encoding, task,
-position scheme, mixer or study needs `attention run_keys` too; the entries of the others then stay as they are.
+in the root of the repository, with the environment of the tests. Without a name it lists the records. A new encoding,
+task, position scheme, mixer or study needs `attention run_keys` too; the entries of the others then stay as they are.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""What the analysis says of stored rows: means and ranks as in benchmarks/results/study-*.json, statistics as in analysis.json.
+"""What the analysis says of stored rows: means and ranks as in benchmarks/results/study-*.json, statistics as in
+analysis.json.
 
 The ends of intervals are not compared, because another method gives other ones.
 """
@@ -36,8 +37,8 @@ def figures(name: str) -> dict[str, Any]:
 def analyzed(name: str, folder: Path) -> Findings:
     """Store the rows of a finished study in a new database, and return its findings.
 
-    The runs are those of the study's file. Runs and scores of the two belong together if encoding, task, seed and question do,
-    because the rows were stored under older keys.
+    The runs are those of the study's file. Runs and scores of the two belong together if encoding, task, seed and
+    question do, because the rows were stored under older keys.
     """
     study = load(name)
     scores: dict[tuple[str, str, int], list[dict[str, Any]]] = {}

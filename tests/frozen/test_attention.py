@@ -120,7 +120,8 @@ def summaries(
 
 
 def record() -> dict[str, Any]:
-    """Return what attention.json is to contain: for each case and call, the backends that support it and what they all return.
+    """Return what attention.json is to contain: for each case and call, the backends that support it and what they all
+    return.
 
     Numbers that differ from the recorded ones only by rounding stay.
     """

@@ -1,4 +1,6 @@
-"""The most common mistakes at the command line: exit code 2 and one line that says what was wrong, as in mistakes.json."""
+"""The most common mistakes at the command line: exit code 2 and one line that says what was wrong, as in
+mistakes.json.
+"""
 
 import contextlib
 import io
@@ -21,7 +23,8 @@ from tests.frozen.comparison import load
 
 ON_COPY = "--task copy --train-length 4"
 
-# Each command, run in a folder with the files that `make_files` writes, and the words in its message that name the mistake.
+# Each command, run in a folder with the files that `make_files` writes, and the words in its message that name the
+# mistake.
 MISTAKES = {
     # misspelled names
     "rnu quickstart": "rnu",
@@ -111,7 +114,9 @@ MISTAKES = {
 
 
 def make_files(folder: Path) -> None:
-    """Write what the commands name: texts, study files, the results of a finished study, and results that cannot be used."""
+    """Write what the commands name: texts, study files, the results of a finished study, and results that cannot be
+    used.
+    """
     (folder / "empty.txt").write_text("")
     (folder / "short.txt").write_text("To be, or not to be, that is the question.\n" * 20)
     (folder / "empty.py").write_text("x = 1\n")
@@ -148,7 +153,9 @@ def in_this_process(command: str) -> tuple[int, list[str]]:
 
 
 def lines_of(error: str) -> list[str]:
-    """Return the lines of stderr without what differs between machines and versions: the folder, and lists of all names."""
+    """Return the lines of stderr without what differs between machines and versions: the folder, and lists of all
+    names.
+    """
     text = error.replace(str(Path.cwd()), "FOLDER")
     return [re.sub(r"(available|its settings are): .*", r"\1: ...", line) for line in text.splitlines()]
 
@@ -211,7 +218,7 @@ def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     assert in_this_process(f"compare rope {ON_COPY} --results readonly") == (
         2,
         [
-            "lengthwise: FOLDER/readonly/results.db cannot be opened (unable to open database file); check that its folder "
-            "exists and is writable"
+            "lengthwise: FOLDER/readonly/results.db cannot be opened (unable to open database file); check that its "
+            "folder exists and is writable"
         ],
     )

@@ -1,4 +1,6 @@
-"""The keys of runs, as recorded in run_keys.json: stored results are found by them, so a key that changes loses its results."""
+"""The keys of runs, as recorded in run_keys.json: stored results are found by them, so a key that changes loses its
+results.
+"""
 
 import dataclasses
 import hashlib
@@ -105,7 +107,9 @@ def study_keys(name: str) -> list[Any]:
 
 
 def with_the_same_text(run: Run) -> Run:
-    """Return a run whose text has the same hash with every version of Python, whose standard library is the text of studies."""
+    """Return a run whose text has the same hash with every version of Python, whose standard library is the text of
+    studies.
+    """
 
     def same(task: Choice) -> Choice:
         return choose(Text, **{**dict(task.settings), "sha256": "0" * 64}) if task.cls is Text else task

@@ -1,8 +1,9 @@
-"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other studies.
+"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other
+studies.
 
-The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the protocol of the
-evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the rounding of float32, which
-few training steps hardly enlarge. The complete quickstart: quickstart.py.
+The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the
+protocol of the evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the
+rounding of float32, which few training steps hardly enlarge. The complete quickstart: quickstart.py.
 """
 
 import csv
@@ -28,7 +29,9 @@ Rows = dict[str, list[Any]]
 
 
 def write_text(folder: Path) -> Path:
-    """Write forty files of an invented language, because the text of the quickstart differs between versions of Python."""
+    """Write forty files of an invented language, because the text of the quickstart differs between
+    versions of Python.
+    """
     draw = random.Random(0).random
     letters = "etaoinshrdlu"
     words = ["".join(letters[int(12 * draw() ** 2)] for _ in range(2 + int(5 * draw()))) for _ in range(WORDS)]
@@ -96,7 +99,8 @@ STUDIES: Mapping[str, Callable[[Path], Study]] = {
 def rows_of(name: str, folder: Path) -> Rows:
     """Train and evaluate a short study. Return what `lengthwise export` writes, without what depends on the machine.
 
-    For each score: its mean, its standard error and the number of examples. For each run: the last loss and gradient norm.
+    For each score: its mean, its standard error and the number of examples. For each run: the last loss and gradient
+    norm.
     """
     study = STUDIES[name](folder)
     execute(study, folder / "results", executor=Inline())

@@ -1,4 +1,6 @@
-"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted mistake."""
+"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted
+mistake.
+"""
 
 import copy
 import json
@@ -65,7 +67,9 @@ MPT = {
 
 
 def changed(settings: Settings, **changes: Any) -> Settings:
-    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters` are merged."""
+    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters`
+    are merged.
+    """
     result = copy.deepcopy(settings)
     for key, value in changes.items():
         if isinstance(value, dict) and isinstance(result.get(key), dict):

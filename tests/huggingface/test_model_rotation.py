@@ -1,4 +1,6 @@
-"""Few tokens are rotated by the model's own layers, with our angles: the results are those of our attention's rotation."""
+"""Few tokens are rotated by the model's own layers, with our angles: the results are those of our
+attention's rotation.
+"""
 
 from typing import Any
 
@@ -30,7 +32,9 @@ def rotations(model: Any) -> list[Any]:
 def test_it_is_the_rotation_of_our_attention(
     family: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For plain, padded, packed and cached input, and generation; also where our attention rotates longer parts of a text."""
+    """For plain, padded, packed and cached input, and generation; also where our attention rotates longer parts of a
+    text.
+    """
     if encoding is not None:
         encoding += f"{',' if ':' in encoding else ':'}layout=half"
     model = use(model_of(family), encoding)

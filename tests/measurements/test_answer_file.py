@@ -177,8 +177,24 @@ def test_a_foreign_or_damaged_file_has_one_clear_line(tmp_path: Path, old: str, 
 def test_an_answer_of_another_measurement_has_one_clear_line(tmp_path: Path) -> None:
     path = written(tmp_path / "walk.jsonl", *ROWS[:2])
     assert read(path, "walk").rows == list(ROWS[:2])
-    with pytest.raises(ConfigError, match="is an answer of walk; name a file of lengthwise bench"):
+    with pytest.raises(ConfigError, match=r"was written by `.*`; name a file of `lengthwise bench`"):
         read(path, "speed")
+
+
+@pytest.mark.parametrize("count", [1, 20, 40])
+def test_a_file_that_was_cut_in_its_first_line_is_begun_anew(tmp_path: Path, count: int) -> None:
+    whole = written(tmp_path / "whole.jsonl", *ROWS)
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(whole.read_bytes()[:count])
+    assert written(cut, *ROWS).read_bytes() == whole.read_bytes()
+
+
+def test_another_line_without_an_end_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("my notes")
+    with pytest.raises(ConfigError, match="line 1: it is incomplete"):
+        written(path, *ROWS)
+    assert path.read_text() == "my notes"
 
 
 def test_an_absent_or_empty_file_has_one_clear_line(tmp_path: Path) -> None:

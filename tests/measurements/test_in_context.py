@@ -1,4 +1,6 @@
-"""Probes of functions learned in context: equal to whole matrices of weights and to scores of prompts made one by one."""
+"""Probes of functions learned in context: equal to whole matrices of weights and to scores of prompts made
+one by one.
+"""
 
 import json
 import math

@@ -8,7 +8,13 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, alternate, choose
 from lengthwise.encodings import ENCODINGS, FIRE, T5, ALiBi, KerpleLog, NoPE, PositionEncoding, TransformerXL
 from lengthwise.forms import AttentionModifiers, DenseBias
-from lengthwise.measurements.inside.bias import bias_of, layer_biases, no_bias_reason, relative_distance, variation
+from lengthwise.measurements.inside.bias import (
+    bias_of,
+    bias_unsupported_reason,
+    layer_biases,
+    relative_distance,
+    variation,
+)
 from lengthwise.measurements.inside.trained import TrainedRun
 from lengthwise.measurements.learned_bias import KINDS, MAX_STORED, LearnedBias, LearnedBiasOptions, kind_of
 from lengthwise.models import Decoder
@@ -91,7 +97,7 @@ READ_CONTENT = ("FoX", "BandedBias", "GrapeAP", "RePo", "SelectiveRoPE", "PaTH",
 @pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
 def test_every_encoding_has_a_bias_or_a_reason(make):
     encoding = build(make)
-    reason = no_bias_reason(encoding)
+    reason = bias_unsupported_reason(encoding)
     assert (reason is None) == (make.__name__ in WITH_BIAS)
     if reason is None:
         assert bias_of(encoding, 9, 2, 8, 1.0).shape == (2, 10)

@@ -10,7 +10,7 @@ from lengthwise.config import ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, ALiBi, Learned, PositionEncoding, Sinusoidal
 from lengthwise.measurements.inside import attention as rows
 from lengthwise.measurements.inside.attention import attention_calls
-from lengthwise.measurements.inside.logit_split import no_split_reason, split_logits
+from lengthwise.measurements.inside.logit_split import split_logits, split_unsupported_reason
 from lengthwise.models import Decoder
 
 TOKENS = torch.randint(0, 11, (3, 13), generator=torch.Generator().manual_seed(1))
@@ -115,8 +115,8 @@ class Biased(Learned):
 def test_what_cannot_be_split():
     sizes = {"num_heads": 2, "head_dim": 8, "d_model": 16, "train_length": 8}
     for make in ENCODINGS:
-        reason = no_split_reason(choose(make).build(**sizes), 16)
+        reason = split_unsupported_reason(choose(make).build(**sizes), 16)
         assert (reason is None) == (make in (Sinusoidal, Learned))
         assert reason is None or make.__name__ in reason
-    assert no_split_reason(Biased(d_model=16), 16) == "Biased also changes the attention of each layer"
-    assert no_split_reason(Scaled(), 16) == "what Scaled does to an embedding is more than adding a vector"
+    assert split_unsupported_reason(Biased(d_model=16), 16) == "Biased also changes the attention of each layer"
+    assert split_unsupported_reason(Scaled(), 16) == "what Scaled does to an embedding is more than adding a vector"

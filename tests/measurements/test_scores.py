@@ -10,6 +10,7 @@ from lengthwise.analysis.answers import Summary, numbers_table, summaries, summa
 from lengthwise.measurements import Table
 from lengthwise.measurements.scores import score_tables
 from lengthwise.measurements.training import MOST_POINTS, Training
+from lengthwise.metrics import SQUARED_ERROR
 from lengthwise.report.measurements import SHOWN_EXCERPTS, section
 from lengthwise.report.palette import looks
 from tests.measurements.test_summaries import LABELS, RUNS, TASK
@@ -21,7 +22,7 @@ def answer(key: str, name: str, length: int, rows: Any) -> Any:
 
 
 def summary_of(*answers: Any) -> Summary:
-    ((found,),) = summaries(answers, LABELS, RUNS, (0.0, math.inf)).values()
+    ((found,),) = summaries(answers, LABELS, RUNS, SQUARED_ERROR).values()
     return found
 
 

@@ -12,7 +12,7 @@ from lengthwise.measurements import MEASUREMENTS, Table
 from lengthwise.measurements.development import development_rows, layers_text
 from lengthwise.measurements.logit_parts import PARTS
 from lengthwise.measurements.recency import recent
-from lengthwise.metrics import EXACT_MATCH
+from lengthwise.metrics import EXACT_MATCH, TOKEN_ACCURACY
 from lengthwise.report.charts.chart import Chart
 from lengthwise.report.measurements import MAX_CHARTS, section
 from lengthwise.report.palette import looks
@@ -40,7 +40,7 @@ def summary_of(*rows: Any) -> Summary:
 
 
 def found_of(*rows: Any) -> tuple[Summary, ...]:
-    (found,) = summaries(rows, LABELS, RUNS, (0.0, 1.0)).values()
+    (found,) = summaries(rows, LABELS, RUNS, TOKEN_ACCURACY).values()
     return found
 
 
@@ -265,8 +265,8 @@ def test_differences_are_those_of_each_run() -> None:
     assert fire == {(0,): over_examples(0.0, 0.001), (1,): over_examples(0.1 - 0.9, 0.001)}
     page = drawn(found)
     assert page["remarks"] == (
-        "Other encodings that declare invariance (NoPE) are equal up to rounding. Shifts past the last position are not measured: "
-        "FIRE (12 positions)."
+        "Other encodings that declare invariance (NoPE) are equal up to rounding. Shifts past the last position are "
+        "not measured: FIRE (12 positions)."
     )
     assert cells(page["tables"][0]) == {
         "NoPE": ["0.700", "0.000", "0.000", "0.000"],

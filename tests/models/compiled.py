@@ -1,10 +1,10 @@
-"""Compiled models beside the same models without compilation. test_compile.py runs this file in processes of its own, for the
-checks of shapes that functions of the package have while testing break under torch.compile; by hand:
+"""Compiled models beside the same models without compilation. test_compile.py runs this file in processes of its own,
+for the checks of shapes that functions of the package have while testing break under torch.compile; by hand:
 
     python tests/models/compiled.py '{"names": ["FIRE", "RoPE"], "given": "documents", "backend": "inductor"}'
 
-One line of JSON for each model: how many graphs there were after each length, where a graph broke and why, and how far the
-output and the gradients are from those without compilation, each against the largest of its kind.
+One line of JSON for each model: how many graphs there were after each length, where a graph broke and why, and how far
+the output and the gradients are from those without compilation, each against the largest of its kind.
 """
 
 import json
@@ -93,7 +93,8 @@ def row(name: str, s: dict[str, Any]) -> dict[str, Any]:
     for length in s["lengths"]:
         tokens = torch.randint(0, 11, (2, length))
         both = [answers(m, parameters, tokens, s["training"], **places(s["given"], length)) for m in (compiled, model)]
-        # Not how often the backend was called: inductor begins a graph anew where it takes a number for a constant after all.
+        # Not how often the backend was called: inductor begins a graph anew where it takes a number for a constant
+        # after all.
         graphs.append(dynamo.utils.counters["stats"]["unique_graphs"])
         off = max(off, apart(*both))
     breaks = {" ".join(why.split())[:200]: many for why, many in dynamo.utils.counters["graph_break"].items()}

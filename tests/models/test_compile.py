@@ -1,5 +1,5 @@
-"""One graph serves every length: under torch.compile whole models break nowhere, are compiled once more at most, and answer as
-they do without it. compiled.py does the work, in processes without checks of shapes."""
+"""One graph serves every length: under torch.compile whole models break nowhere, are compiled once more at most, and
+answer as they do without it. compiled.py does the work, in processes without checks of shapes."""
 
 import json
 import os

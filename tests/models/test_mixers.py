@@ -184,7 +184,9 @@ def test_float32_is_near_float64(mixer):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("fresh", [False, True])
 def test_the_average_of_rwkv_with_very_different_keys(dtype, fresh):
-    """Against the recurrence of the authors' kernel in NumPy, with keys and decays whose exponentials are no numbers."""
+    """Against the recurrence of the authors' kernel in NumPy, with keys and decays whose exponentials are
+    no numbers.
+    """
     g = torch.Generator().manual_seed(3)
     k, v = 300 * torch.randn(2, 100, 5, generator=g).double(), torch.randn(2, 100, 5, generator=g).double()
     decay, first = torch.tensor([1e-3, 0.1, 1.0, 20.0, 100.0]).double(), torch.randn(5, generator=g).double()
@@ -318,7 +320,8 @@ def test_labels_of_runs():
         (lambda: model_of("retnet", d_model=6), "d_model / num_heads must be even for RetNet.*, got 6 / 2"),
         (
             lambda: run("linear_transformer", RoPE),
-            "LinearTransformer has no attention, so its encoding must be NoPE or Sinusoidal or Learned, got RoPE; choose NoPE",
+            "LinearTransformer has no attention, so its encoding must be NoPE or Sinusoidal or Learned, got RoPE; "
+            "choose NoPE",
         ),
         (lambda: run("rwkv4", Sinusoidal), "RWKV4 has no attention, so its encoding must be NoPE, got Sinusoidal"),
         (lambda: run("hyena", choose(NoPE, window=4)), r"its encoding must be NoPE, got NoPE\(window=4\)"),
@@ -328,7 +331,8 @@ def test_labels_of_runs():
         ),
         (
             lambda: run("retnet", parent=run("linear_transformer")),
-            "a run must have the model of its parent, got mixer 'retnet', but LinearTransformer has 'linear_transformer'",
+            "a run must have the model of its parent, got mixer 'retnet', but LinearTransformer has "
+            "'linear_transformer'",
         ),
         (
             lambda: run("retnet", parent=Run(encoding=choose(NoPE), task=choose(Copy), training=TRAINING)),

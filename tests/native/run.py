@@ -3,8 +3,8 @@
     python tests/native/run.py                             # the ways that there are
     python tests/native/run.py g++ --seed 1 --cases 10000  # one of them
 
-Says what ran and what the driver found. Exit status: the driver's; 77 where the machine lacks what a way needs, and says
-what that is. The flags are those of building.py, which makes the library that is used, and warnings are errors.
+Says what ran and what the driver found. Exit status: the driver's; 77 where the machine lacks what a way needs, and
+says what that is. The flags are those of building.py, which makes the library that is used, and warnings are errors.
 """
 
 import argparse
@@ -32,8 +32,9 @@ SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"
 # Asserted: that no vector is read past its end within what it has taken.
 ADDRESS = (*SANITIZED, "-fsanitize=address,undefined", "-D_GLIBCXX_ASSERTIONS")
 
-# Valgrind knows no AVX-512, and says so to the program, which then leaves it out. The threads of OpenMP and of the pool sleep
-# until the process ends, and valgrind calls their memory "possibly lost": only memory that nothing points at is a leak here.
+# Valgrind knows no AVX-512, and says so to the program, which then leaves it out. The threads of OpenMP and of the pool
+# sleep until the process ends, and valgrind calls their memory "possibly lost": only memory that nothing points at is a
+# leak here.
 LEAKS = ("--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite")
 VALGRIND = ("valgrind", "--quiet", *LEAKS, "--error-exitcode=9")
 

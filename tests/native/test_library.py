@@ -311,13 +311,13 @@ print(lengthwise.attention.unsupported_reason("fused", lengthwise.forms.Attentio
     done = subprocess.run([sys.executable, "-P", str(program)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     why = "CXX names the C++ compiler /nowhere/c++, which does not exist; correct it" if cxx else (
-        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
-        "install g++)"
+        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and "
+        "Ubuntu: apt install g++)"
     )  # fmt: skip
     first, *source = done.stderr.splitlines()
     assert first == (
-        f"{program}:12: UserWarning: lengthwise computes attention on the CPU several times more slowly, with the same results: "
-        f"{why} and restart"
+        f"{program}:12: UserWarning: lengthwise computes attention on the CPU several times more slowly, with the same "
+        f"results: {why} and restart"
     )
     assert source == [f"  {call}  # line 12"]
     assert done.stdout == f"its compiled kernel is not available: {why} and restart\n"

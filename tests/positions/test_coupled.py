@@ -121,7 +121,9 @@ def test_without_a_task():
 
 
 def test_a_table_needs_only_the_shared_positions():
-    """Addition of 12 digits has 40 token slots and positions up to 14; a table of 15 rows is enough, one of 14 is not."""
+    """Addition of 12 digits has 40 token slots and positions up to 14; a table of 15 rows is enough, one of
+    14 is not.
+    """
     for rows in (15, 14):
         run = Run(
             encoding=ENCODINGS.parse(f"learned:max_length={rows}"),
@@ -143,7 +145,9 @@ BRIEF = ("Learned", "RoPE", "FIRE")
 )
 @pytest.mark.parametrize("scheme", [Coupled(), Digits()], ids=["coupled", "digits"])
 def test_decoding_says_what_one_forward_pass_says(name, scheme):
-    """With questions of several sizes, so that some are padded: generated tokens get the positions of the whole sequence."""
+    """With questions of several sizes, so that some are padded: generated tokens get the positions of the whole
+    sequence.
+    """
     task = UNPADDED
     scheme = scheme.for_task(task)
     torch.manual_seed(1)

@@ -35,10 +35,11 @@ def folder(path: Path, kind: str = "llama", layers: int = 2) -> Path:
 
 
 class Remembering(LlamaForCausalLM):
-    """A model that has seen the last `reach` tokens, and continues the text as it continued where its last tokens stood before.
+    """A model that has seen the last `reach` tokens, and continues the text as it continued where its last tokens stood
+    before.
 
-    It finds the longest earlier occurrence of the last tokens, as a perfect copying model would. Its KV cache contains the token
-    IDs.
+    It finds the longest earlier occurrence of the last tokens, as a perfect copying model would. Its KV cache contains
+    the token IDs.
     """
 
     reach = 1 << 30

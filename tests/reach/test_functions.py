@@ -1,4 +1,6 @@
-"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both architectures."""
+"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both
+architectures.
+"""
 
 import json
 import math
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.analysis.intervals import of_share
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import Interval
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import load
@@ -36,8 +39,9 @@ def test_the_prompt_that_the_thesis_printed_for_mpt():
     assert prompt_text("mpt", xs, [1, -1]) == (
         "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
         "Instruction:\n"
-        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-        "represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final input.\n"
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying "
+        "boolean function represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final "
+        "input.\n"
         "Input: 0 1 1 0 1 1 1 1\n"
         "Label: 1\n"
         "Input: 1 1 1 0 0 1 0 0\n"
@@ -46,14 +50,17 @@ def test_the_prompt_that_the_thesis_printed_for_mpt():
 
 
 def test_the_prompt_that_the_thesis_printed_for_llama():
-    """The first sentence alone is the system's; the label is asked for after the user's turn. `<s>` is the tokenizer's."""
+    """The first sentence alone is the system's; the label is asked for after the user's turn. `<s>` is the
+    tokenizer's.
+    """
     xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
     assert prompt_text("llama-2", xs, [1, -1]) == (
         "[INST] <<SYS>>\n"
         "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
         "<</SYS>>\n"
-        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-        "represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final input.\n"
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying "
+        "boolean function represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final "
+        "input.\n"
         "Input: 0 1 1 0 1 1 1 1\n"
         "Label: 1\n"
         "Input: 1 1 1 0 0 1 0 0[/INST]\n"
@@ -64,8 +71,9 @@ def test_the_prompt_that_the_thesis_printed_for_llama():
 
 def test_a_plain_prompt():
     assert prompt_text("plain", XS, [1, -1, 1]) == (
-        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-        "represented by these input-label examples. Predict the label (either 0 or 1) for the final input.\n\n"
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying "
+        "boolean function represented by these input-label examples. Predict the label (either 0 or 1) for the final "
+        "input.\n\n"
         "Input: 0 1 1\nLabel: 1\nInput: 1 1 0\nLabel: 0\nInput: 0 0 1\nLabel:"
     )
 
@@ -165,7 +173,8 @@ def test_a_folder_that_is_none(capfd, folder):
         (
             "model.safetensors",
             {"pytorch_model.bin": ""},
-            "pytorch_model.bin is not read, because a pickle can run code; convert it where you trust it: AutoModelForCausalLM.",
+            "pytorch_model.bin is not read, because a pickle can run code; convert it where you trust it: "
+            "AutoModelForCausalLM.",
         ),
         ("tokenizer.json", {"tokenizer_config.json": "{}"}, "has no tokenizer (tokenizer.json, tokenizer.model, ...)"),
     ],
@@ -454,7 +463,9 @@ def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
-    """Its folder says that it brings code, and spells the class in its own way; transformers has that model by itself."""
+    """Its folder says that it brings code, and spells the class in its own way; transformers has that model
+    by itself.
+    """
     make(tmp_path, "mpt", characters())
     config = json.loads((tmp_path / "config.json").read_text())
     own = {"AutoConfig": "own.MPTConfig", "AutoModelForCausalLM": "own.MPTForCausalLM"}
@@ -484,7 +495,9 @@ def test_progress_counts_every_prompt(tiny):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpt", "llama"])
 def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
-    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without them."""
+    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without
+    them.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     make(tmp_path, kind, of_words(), seed=1)
@@ -509,9 +522,13 @@ def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
     question = {"functions": ("parity-function",), "dims": 3, "prompts": KINDS[:2], "shots": (0, 1, 3), "examples": 100}
     rows = measured(load(tmp_path), **question, form="auto")
     found = {(row["prompts"], row["shots"]): row for row in rows}
+
+    def interval(share: float) -> Interval:
+        return interval_of([Estimate(mean=share, standard_error=0.0, n=100)], share=True)
+
     for count in (1, 3):
         row = found["duplicated", count]
-        assert of_share(row["correct"], 100).low > 0.9 > row["constant"]
+        assert interval(row["correct"]).low > 0.9 > row["constant"]
     for cell in (("duplicated", 0), ("standard", 3)):
-        assert of_share(found[cell]["correct"], 100).low < 0.6
+        assert interval(found[cell]["correct"]).low < 0.6
     assert found["duplicated", 3]["mass"] > 0.9

@@ -74,7 +74,9 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file.write_text(prose(400))
     settings = ["--lengths", "60", "--examples", "3", "--out"]
     assert main(["harness", "needle", "copy", "--text", str(file), *settings, str(out)]) == 0
-    assert "lengthwise_copy_60,lengthwise_needle_60" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert "lm_eval --model hf --model_args pretrained=FOLDER,max_length=TOKENS" in said
+    assert "lengthwise_copy_60,lengthwise_needle_60" in said
     lines = (out / "lengthwise_needle_60.jsonl").read_text().splitlines()
     assert [json.loads(line)["length"] for line in lines] == [60] * 3
     for words, message in (

@@ -79,10 +79,11 @@ def without_times(rows: Rows) -> Rows:
 
 @pytest.mark.parametrize("length", [320, 512])
 def test_every_prompt_has_its_length_and_one_first_token(tmp_path: Path, length: int) -> None:
-    """Where the tokenizer adds BOS to every text of which a prompt consists. The last token of an answer is only a target.
+    """Where the tokenizer adds BOS to every text of which a prompt consists. The last token of an answer is only a
+    target.
 
-    skylight-org/skylight-research#90 (three BOS in each prompt of RULER), EleutherAI/lm-evaluation-harness#3333 (two in rolling
-    log-likelihoods) and #2963 (prompts of 262,000 tokens had 4,800).
+    skylight-org/skylight-research#90 (three BOS in each prompt of RULER), EleutherAI/lm-evaluation-harness#3333 (two in
+    rolling log-likelihoods) and #2963 (prompts of 262,000 tokens had 4,800).
     """
     from tokenizers import Tokenizer, processors
 

@@ -42,7 +42,7 @@ def _questions(name: str, run: RunRow, references: dict[int, RunRow]) -> Iterato
     elif name in ("development", "training", "lengths"):
         yield {"field": "input"} if name == "lengths" else {}
     elif name in ("further-scores", "position-scores"):
-        yield from run.asked
+        yield from run.questions
     else:
         yield MEASUREMENTS[name].Options.with_defaults(50, length=40 if name == "attended-distance" else None).to_data()
 

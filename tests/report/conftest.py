@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.store.rows import RunRow, ScoreRow, StudyRow
+from lengthwise.store.rows import AnswerRow, RunRow, StudyRow
 from tests.made_answers import score_answer, stored
 
 ENCODINGS = ("NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "KerpleLog", "FIRE")
@@ -63,7 +63,7 @@ def run_row(**changes: Any) -> RunRow:
         "seed": 0,
         "train_length": 128,
         "config": config("Text", changes.get("label", "FIRE"), changes.get("seed", 0), 128),
-        "asked": [{"length": n, "tokens": 65536, "seed": 0} for n in (128, 256, 512, 1024)],
+        "questions": [{"length": n, "tokens": 65536, "seed": 0} for n in (128, 256, 512, 1024)],
         "status": "done",
         "worker": None,
         "heartbeat": None,
@@ -83,9 +83,9 @@ def run_row(**changes: Any) -> RunRow:
 
 def score_row(
     run: RunRow, length: int, mean: float, standard_error: float = 0.01, n: int = 512, **cells: Any
-) -> ScoreRow:
-    asked = next(a for a in run.asked if a["length"] == length)
-    return ScoreRow.of(stored(run.key, score_answer(asked, mean, n, standard_error, **cells)))
+) -> AnswerRow:
+    asked = next(a for a in run.questions if a["length"] == length)
+    return stored(run.key, score_answer(asked, mean, n, standard_error, **cells))
 
 
 def study_row(**changes: Any) -> StudyRow:
@@ -122,11 +122,11 @@ def facts(task: str, run: int) -> dict[str, Any]:
     }
 
 
-def rows(seeds: int = 3, labels: tuple[str, ...] = ENCODINGS) -> tuple[list[RunRow], list[ScoreRow]]:
+def rows(seeds: int = 3, labels: tuple[str, ...] = ENCODINGS) -> tuple[list[RunRow], list[AnswerRow]]:
     """7 encodings × 2 tasks × 4 lengths × seeds, with noise that is the same in every call."""
     chance = random.Random(7)
     runs: list[RunRow] = []
-    scores: list[ScoreRow] = []
+    scores: list[AnswerRow] = []
     for task, table, train_length in (("Text", TEXT, 128), ("Copy", COPY, 20)):
         for label in labels:
             means = table.get(label, table["FIRE"])
@@ -144,7 +144,7 @@ def rows(seeds: int = 3, labels: tuple[str, ...] = ENCODINGS) -> tuple[list[RunR
                     unit="bytes" if task == "Text" else "symbols",
                     train_length=train_length,
                     config=config(task, label, seed, train_length),
-                    asked=[{"length": n, "seed": 0, **count} for n in lengths],
+                    questions=[{"length": n, "seed": 0, **count} for n in lengths],
                     facts=facts(task, len(runs)),
                 )
                 runs.append(run)
@@ -170,7 +170,7 @@ def make_row() -> Callable[..., RunRow]:
 
 
 @pytest.fixture(scope="session")
-def make_score() -> Callable[..., ScoreRow]:
+def make_score() -> Callable[..., AnswerRow]:
     return score_row
 
 
@@ -180,7 +180,7 @@ def make_study() -> Callable[..., StudyRow]:
 
 
 @pytest.fixture(scope="session")
-def make_rows() -> Callable[..., tuple[list[RunRow], list[ScoreRow]]]:
+def make_rows() -> Callable[..., tuple[list[RunRow], list[AnswerRow]]]:
     return rows
 
 
@@ -201,7 +201,8 @@ SCROLL = """async () => {
 def open_page(browser: Any) -> Callable[..., Any]:
     """Open pages, offline, and scroll through them, so that all their visible charts are drawn.
 
-    `page.messages` has the messages of the console and the uncaught errors, `page.requests` the addresses that were requested.
+    `page.messages` has the messages of the console and the uncaught errors, `page.requests` the addresses that were
+    requested.
     """
 
     def open_page(path: Path, **settings: Any) -> Any:

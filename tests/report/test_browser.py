@@ -168,7 +168,7 @@ def test_what_is_missing_sorts_below(open_page: Any, tmp_path: Path, make_row: M
     runs = [make_row(key=label, label=label) for label in ("A", "B", "C")]
     scores = [make_score(r, n, m) for r, m in zip(runs, (3.0, 1.0, 2.0), strict=True) for n in (128, 1024)]
     path = write(
-        from_rows([], runs, [s for s in scores if (s.key, s.asked["length"]) != ("B", 128)]), tmp_path / "r.html"
+        from_rows([], runs, [s for s in scores if (s.key, s.question["length"]) != ("B", 128)]), tmp_path / "r.html"
     )
     with opened(open_page, path) as page:
         head = page.locator(".task .scores thead button").nth(1)
@@ -232,7 +232,7 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
     open_page: Any, tmp_path: Path, make_row: Make, make_score: Make
 ) -> None:
     lengths = [2**n for n in range(4, 12)]
-    run = make_row(asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths], train_length=16)
+    run = make_row(questions=[{"length": n, "tokens": 9, "seed": 0} for n in lengths], train_length=16)
     path = write(from_rows([], [run], [make_score(run, n, 2.0) for n in lengths]), tmp_path / "wide.html")
     table, hint = ".task .scroll", ".task .hint"
     with opened(open_page, path, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as page:
@@ -308,7 +308,7 @@ def test_an_empty_page_opens(open_page: Any, tmp_path: Path) -> None:
 
 
 def test_one_length_and_one_encoding_draw(open_page: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
-    run = make_row(asked=[{"length": 128, "tokens": 1, "seed": 0}])
+    run = make_row(questions=[{"length": 128, "tokens": 1, "seed": 0}])
     path = write(from_rows([], [run], [make_score(run, 128, 2.0)]), tmp_path / "one.html")
     with opened(open_page, path) as page:
         assert drawn(page, 3) > 0

@@ -23,7 +23,7 @@ def measured(make_rows: Any, make_study: Any, labels: tuple[str, ...] = LABELS, 
     """The quick start with answers of every measurement about the runs of its copy task."""
     runs, scores = make_rows(labels=labels)
     answers = answers_of([run for run in runs if run.task == "Copy"], **options)
-    return from_rows([make_study()], runs, scores, answers)
+    return from_rows([make_study()], runs, [*scores, *answers])
 
 
 @pytest.fixture(scope="module")

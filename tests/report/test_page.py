@@ -17,7 +17,7 @@ import pytest
 from lengthwise.analysis import Findings, findings, from_rows
 from lengthwise.report import ReportError, bundle, page, provenance, render, write
 from lengthwise.store import open_store, worker_name
-from tests.made_answers import score_answer
+from tests.made_answers import changed
 from tests.report.charts_of import charts_of
 
 Make = Callable[..., Any]
@@ -157,13 +157,13 @@ def beside(**scores: float) -> list[dict[str, Any]]:
 def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
     """Seven times 0.000: no bold and no tint, while the column beside it has its best."""
     runs, scores = make_rows()
-    level = [s._replace(mean=0.0) if s.asked["length"] == 160 else s for s in scores]
+    level = [changed(s, mean=0.0) if s.question["length"] == 160 else s for s in scores]
     task = from_rows([], runs, level).tasks[1]
     kinds = [[page.cell_of(s.point_at(n), task.best(n))["kind"] for s in task.series] for n in (80, 160)]
     assert kinds[0].count("best") == 1
     assert kinds[1] == [""] * 7
-    wrong = [s._replace(mean=0.0) if "examples" in s.asked else s for s in scores]
-    text = render(from_rows([], [r for r in runs if r.task == "Copy"], [s for s in wrong if "examples" in s.asked]))
+    wrong = [changed(s, mean=0.0) if "examples" in s.question else s for s in scores]
+    text = render(from_rows([], [r for r in runs if r.task == "Copy"], [s for s in wrong if "examples" in s.question]))
     assert '<td class="best' not in text, "neither in the table of lengths nor in the one over all of them"
     assert text.count("<small>not learned</small>") == 14
 
@@ -171,7 +171,7 @@ def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     runs, scores = make_rows()
     floors = beside(uniform=5.545, unigram=3.15, bigram=1.80, trigram=1.0)
-    text = [s._replace(baselines=floors) if "tokens" in s.asked else s for s in scores]
+    text = [changed(s, baselines=floors) if "tokens" in s.question else s for s in scores]
     found = from_rows([], runs, text)
     task = found.tasks[0]
     assert page.cell_of(task.series[1].point_at(128), task.best(128))["kind"] == "", (
@@ -200,7 +200,7 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
     )
     table = {"A": [2.0, 2.0, 2.0, 9.0], "B": [2.0, 2.0, 2.0, 2.8]}
     runs = [make_row(key=label, label=label) for label in table]
-    pairs = [(r, a["length"], m) for r in runs for a, m in zip(r.asked, table[r.label], strict=True)]
+    pairs = [(r, a["length"], m) for r in runs for a, m in zip(r.questions, table[r.label], strict=True)]
     two = from_rows([], runs, [make_score(*p) for p in pairs])
     assert buttons_and_caption(two) == (["all", "most"], "all scores or most of the scores")
     some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
@@ -246,7 +246,7 @@ def test_folders_of_the_machine_stay_at_home(quickstart: Findings) -> None:
 
 def test_values_are_readable() -> None:
     values = [None, "", True, 12, 18_202_113, 0.1, [1, 2], "x"]
-    assert [provenance.value_text(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "[1, 2]", "x"]
+    assert [provenance.value_text(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "1, 2", "x"]
     assert [provenance.seconds(v) for v in (1.25, 48.2, 725, 12_000, None, math.nan)] == [
         *("1.2 s", "48 s", "12 min 5 s", "3 h 20 min", "–", "–")
     ]
@@ -304,8 +304,8 @@ def test_the_script_is_kept_and_a_damaged_one_is_made_anew(tmp_path: Path, monke
 def test_a_report_needs_no_torch() -> None:
     code = (
         "import sys; from lengthwise.analysis import Findings; from lengthwise.report import render, table; "
-        "render(Findings()); table(Findings()); "
-        "print([m for m in ('torch', 'altair', 'scipy.stats') if m in sys.modules])"
+        "render(Findings()); table(Findings()); print([m for m in ('torch', 'altair', 'scipy.stats') if m in "
+        "sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stdout + done.stderr
@@ -314,13 +314,27 @@ def test_a_report_needs_no_torch() -> None:
 @pytest.mark.slow  # filling the store is what takes long
 def test_a_store_of_870_runs_is_reported_in_time(tmp_path: Path, make_rows: Make) -> None:
     """Time of this process, so that others on the machine do not count; the script is there already, as usual."""
-    names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
+    names = (
+        "key",
+        "label",
+        "encoding",
+        "task",
+        "metric",
+        "better",
+        "unit",
+        "seed",
+        "train_length",
+        "config",
+        "questions",
+    )
     runs, scores = make_rows(seeds=62)
     with open_store(tmp_path) as store:
         store.add_study("large", evaluation={}, runs=[{n: getattr(r, n) for n in names} for r in runs])
         answers: dict[str, list[Any]] = {}
         for s in scores:
-            answers.setdefault(s.key, []).append(score_answer(s.asked, s.mean, s.n, s.standard_error))
+            answers.setdefault(s.key, []).append(
+                {n: getattr(s, n) for n in ("measurement", "question", "rows", "facts")}
+            )
         worker = worker_name()
         for run in runs:
             assert store.claim("large", worker) is not None
@@ -341,7 +355,7 @@ def test_intervals_over_prompts_are_said_where_there_are_some(make_rows: Make, m
     runs, scores = make_rows(3, ("NoPE", "FIRE"))
     said = "the variation of the prompts comes from 1,000 bootstrap resamples"
     assert said not in render(from_rows([make_study()], runs, scores))
-    grouped = [s._replace(groups=[s.mean - 0.01, s.mean + 0.01] * 4) for s in scores]
+    grouped = [changed(s, groups=[s.rows["mean"][0] + off for off in (-0.01, 0.01)] * 4) for s in scores]
     page = render(from_rows([make_study()], runs, grouped))
     assert said in page
     assert "paired by seed (and by group of prompts, where groups were stored)" in page

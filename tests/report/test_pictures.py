@@ -86,7 +86,7 @@ def test_unknown_formats_and_a_missing_library(monkeypatch: pytest.MonkeyPatch) 
 def test_every_chart_of_every_measurement_is_drawn(make_rows: Callable[..., Any], make_study: Any) -> None:
     runs, scores = make_rows(labels=("NoPE", "RoPE", "ALiBi", "FIRE"))
     answers = answers_of([run for run in runs if run.task == "Copy"])
-    found = pictures(from_rows([make_study()], runs, scores, answers))
+    found = pictures(from_rows([make_study()], runs, [*scores, *answers]))
     titles = [picture.panel.chart.title for picture in found]
     for declared in (chart for name in OF_RUNS for chart in MEASUREMENTS[name].charts):
         assert any(declared.title.split("{")[0] in title for title in titles), declared.title

@@ -21,7 +21,9 @@ Make = Callable[..., Any]
 def task_of(table: dict[str, list[float]], make_row: Make, make_score: Make, **changes: Any) -> TaskFindings:
     runs = [make_row(key=label, label=label, **changes) for label in table]
     pairs = [
-        (run, asked["length"], mean) for run in runs for asked, mean in zip(run.asked, table[run.label], strict=True)
+        (run, asked["length"], mean)
+        for run in runs
+        for asked, mean in zip(run.questions, table[run.label], strict=True)
     ]
     return from_rows([], runs, [make_score(*p) for p in pairs]).tasks[0]
 
@@ -89,8 +91,9 @@ def test_baselines_far_above_leave_the_axis_to_the_encodings(make_row: Make, mak
 def test_a_chart_is_described_in_words(quickstart: Findings) -> None:
     text = describe(quickstart.tasks[1])
     assert text.startswith(
-        "Copy: line chart. Horizontal axis: length in symbols, from 20 to 160, trained on 1–20. Vertical axis: exact match, "
-        "higher is better, from 0.000 to 1.000. One line per encoding: NoPE, Sinusoidal, RoPE, ALiBi, T5, KerpleLog, FIRE. "
+        "Copy: line chart. Horizontal axis: length in symbols, from 20 to 160, trained on 1–20. Vertical axis: exact "
+        "match, higher is better, from 0.000 to 1.000. One line per encoding: NoPE, Sinusoidal, RoPE, ALiBi, T5, "
+        "KerpleLog, FIRE. "
         "Scores at 160 symbols, best first: FIRE 0.5"
     )
     assert text.endswith("The table below has all numbers. The left and right arrow keys move through the lengths.")

@@ -26,7 +26,7 @@ def parity(make_row: Make, make_score: Make) -> Findings:
         config = {"task": {"is": "Parity"}, "training": {"train_length": 6, "min_length": 5}, "seed": 0}
         asked = [{"length": n, "examples": 100, "seed": 0} for n in LENGTHS]
         words = {"task": "Parity", "metric": "exact match", "better": "higher", "unit": "bits"}
-        run = make_row(key=label, label=label, encoding=label, train_length=6, config=config, asked=asked, **words)
+        run = make_row(key=label, label=label, encoding=label, train_length=6, config=config, questions=asked, **words)
         runs.append(run)
         scores += [make_score(run, n, 0.0 if n < 5 else 1.0 if n < 7 else 0.5, n=100) for n in LENGTHS]
     return from_rows([], runs, scores)
@@ -78,7 +78,7 @@ def test_a_single_training_length_is_no_range(make_row: Make, make_score: Make) 
     words = {"task": "Parity", "metric": "exact match", "better": "higher", "unit": "bits"}
     asked = [{"length": n, "examples": 100, "seed": 0} for n in (2, 8, 16)]
     config = {"task": {"is": "Parity"}, "training": {"train_length": 8}, "seed": 0}
-    run = make_row(train_length=8, config=config, asked=asked, **words)
+    run = make_row(train_length=8, config=config, questions=asked, **words)
     found = from_rows([], [run], [make_score(run, n, 0.9, n=100) for n in (2, 8, 16)])
     console = Console(width=120, file=io.StringIO(), color_system=None)
     console.print(table(found))
@@ -90,7 +90,7 @@ def test_a_single_training_length_is_no_range(make_row: Make, make_score: Make) 
 
 
 def test_of_text_all_shorter_lengths_were_trained(make_row: Make, make_score: Make) -> None:
-    run = make_row(asked=[{"length": n, "tokens": 99, "seed": 0} for n in (64, 128, 256)])
+    run = make_row(questions=[{"length": n, "tokens": 99, "seed": 0} for n in (64, 128, 256)])
     found = from_rows([], [run], [make_score(run, n, 2.0) for n in (64, 128, 256)])
     (task,) = found.tasks
     assert task.of_kind("trained") == (64, 128)

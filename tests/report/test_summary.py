@@ -13,6 +13,7 @@ from lengthwise.analysis import Baseline, Findings, baseline_over_lengths, from_
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.report import render, table
 from lengthwise.studies import Study, grid
+from tests.made_answers import changed
 
 Make = Callable[..., Any]
 CITED = {
@@ -48,7 +49,7 @@ def test_published_numbers_stand_beside(make_study: Make, make_rows: Make) -> No
 def test_the_published_rule_for_ties_by_name(make_study: Make, make_rows: Make) -> None:
     """All have the same scores: by the mean of their ranks all have 1/4, in the order of the list 1, 1/2, ..., 1/7."""
     runs, scores = make_rows()
-    found = from_rows([make_study()], runs, [score._replace(mean=0.5) for score in scores])
+    found = from_rows([make_study()], runs, [changed(score, mean=0.5) for score in scores])
     wanted = {"average": ["0.250"] * 7, "published": ["1.000", "0.500", "0.333", "0.250", "0.200", "0.167", "0.143"]}
     said = {"average": "share the mean of their ranks", "published": "are ranked in the order of the study’s list"}
     for ties, ranks in wanted.items():
@@ -71,8 +72,8 @@ def only(task: str, make_study: Make, make_rows: Make, lengths: tuple[int, ...],
     runs, scores = make_rows()
     runs = [run for run in runs if run.task == task]
     keys = {run.key for run in runs}
-    runs = [dataclasses.replace(run, asked=[a for a in run.asked if a["length"] in lengths]) for run in runs]
-    some = [score for score in scores if score.key in keys and score.asked["length"] in lengths]
+    runs = [dataclasses.replace(run, questions=[a for a in run.questions if a["length"] in lengths]) for run in runs]
+    some = [score for score in scores if score.key in keys and score.question["length"] in lengths]
     return from_rows([make_study(published=published)], runs, some)
 
 
@@ -113,7 +114,7 @@ def test_one_task_of_which_no_encoding_has_all_lengths_yet(make_study: Make, mak
     runs, scores = make_rows()
     runs = [run for run in runs if run.task == "Copy"]
     place = {run.key: n for n, run in enumerate(runs)}
-    some = [s for s in scores if s.key in place and s.asked["length"] in (20, (40, 80, 160)[place[s.key] % 3])]
+    some = [s for s in scores if s.key in place and s.question["length"] in (20, (40, 80, 160)[place[s.key] % 3])]
     assert 'id="summary"' not in render(from_rows([make_study()], runs, some))
 
 
@@ -156,7 +157,7 @@ def test_published_numbers_that_cannot_be(published: Any, words: str) -> None:
 
 def test_many_notes_do_not_push_the_chart_away(make_study: Make, make_rows: Make) -> None:
     runs, scores = make_rows()
-    noted = [s._replace(note=f"at length {s.asked['length']} there is little") for s in scores]
+    noted = [changed(s, note=f"at length {s.question['length']} there is little") for s in scores]
     found = from_rows([make_study()], runs, noted)
     text = render(found)
     assert text.count('<p class="note">') == 4  # two of each task

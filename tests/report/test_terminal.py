@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import table
+from tests.made_answers import changed
 
 Make = Callable[..., Any]
 
@@ -32,7 +33,7 @@ def test_fits_80_columns(quickstart: Findings) -> None:
 def test_many_lengths_and_long_names(make_row: Make, make_score: Make) -> None:
     lengths = [2**n for n in range(4, 16)]
     label = "FIRE(hidden_layers=2, hidden_width=64, activation=gelu)"
-    run = make_row(label=label, asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths])
+    run = make_row(label=label, questions=[{"length": n, "tokens": 9, "seed": 0} for n in lengths])
     text = printed(from_rows([], [run], [make_score(run, n, 1234.5678) for n in lengths]))
     assert max(map(len, text.splitlines())) <= 80
     assert all(f"{n:,}" in text for n in lengths)
@@ -69,7 +70,7 @@ def test_a_note_that_is_not_shown_is_counted(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> None:
     runs, scores = make_rows()
     beside = [{"name": "bigram", "score": 1.85, "floor": True}]
-    floors = [s._replace(baselines=beside) if "tokens" in s.asked else s for s in scores]
+    floors = [changed(s, baselines=beside) if "tokens" in s.question else s for s in scores]
     text = printed(from_rows([make_study()], runs, floors))
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("(not learned)") == 2, "NoPE (1.871) and Sinusoidal (1.902) on text"

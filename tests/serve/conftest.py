@@ -43,7 +43,7 @@ def run_data(study: int, number: int, **changes: Any) -> dict[str, Any]:
         "seed": number // 3,
         "train_length": 8,
         "config": config,
-        "asked": [question(8), question(16)],
+        "questions": [question(8), question(16)],
         **changes,
     }
 
@@ -59,7 +59,7 @@ def finish(store: Store, study: str, mean: float = 0.75) -> str:
     row = store.claim(study, WORKER)
     assert row is not None
     store.heartbeat(row.key, WORKER, STEPS, STEPS)
-    scores = [score_answer(asked, mean / (1 + n), standard_error=0.02) for n, asked in enumerate(row.asked)]
+    scores = [score_answer(asked, mean / (1 + n), standard_error=0.02) for n, asked in enumerate(row.questions)]
     store.add_answers(row.key, [training_answer(curve(STEPS)), *scores], worker=WORKER)
     store.finish(row.key, WORKER, {"seconds": 60.0, "versions": {"torch": f"2.{row.seed}"}, "backend": "fused"})
     return row.key
@@ -82,7 +82,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The study `first`, two of whose runs are trained, one failed, one is training and one waits; and `second`, untouched."""
+    """The study `first`, two of whose runs are trained, one failed, one is training and one waits; and `second`,
+    untouched.
+    """
     with open_results(tmp_path / "results") as store:
         add_study(store, "first", 1, 5)
         finish(store, "first"), finish(store, "first", 0.5)

@@ -45,13 +45,15 @@ def results(
     question: dict[str, Any] | None = None,
     subject: dict[str, Any] | None = None,
 ) -> FileAnswer:
-    """Return a measurement in which an encoding takes `factor` times as long as NoPE. Rounds share slow phases of the machine."""
+    """Return a measurement in which an encoding takes `factor` times as long as NoPE. Rounds share slow phases of the
+    machine.
+    """
     chance, rows = random.Random(seed), list[Row]()
     for length in lengths:
         phase = [chance.uniform(0.5, 2.0) for _ in range(rounds)]
         for name in ("NoPE", *names):
             at = {"encoding": name, "length": length}
-            rows.append({**at, "memory": length})
+            rows.append({**at, "memory": length + 0.25})
             rows.append({**at, "batch": 4, "settings": choose(ENCODINGS.find(name)).to_data(), "backends": ["fused"]})
             own = (factor or {}).get(name, 1.0)
             times = [[length * slow * own * noise(chance) for slow in phase] for _ in range(2)]

@@ -129,8 +129,8 @@ def test_other_machines_and_versions_are_said() -> None:
     comparison = compare(results(1), other)
     assert len(comparison.changes) == 12
     assert comparison.notes == (
-        "The machines or the versions differ, so a change may come from them: device cpu (Imaginary 1) and cpu (Imaginary 2) "
-        "and versions.lengthwise 0.1.0 and 0.2.0.",
+        "The machines or the versions differ, so a change may come from them: device cpu (Imaginary 1) and cpu "
+        "(Imaginary 2) and versions.lengthwise 0.1.0 and 0.2.0.",
     )
 
 

@@ -130,7 +130,8 @@ def test_an_encoding_that_runs_out_of_memory_is_left_out_and_the_others_go_on() 
     def before(subject: Subject, kind: str) -> None:
         if subject.plan.label == "RoPE" and subject.length == 8 and kind == "training":
             raise RuntimeError(
-                "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+                "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+                "9 bytes"
             )
 
     rows = measured(Scripted(before), "rope", "alibi")

@@ -64,7 +64,7 @@ def run_data(key: str, lengths: tuple[int, ...] = (8, 16), **change: Any) -> dic
         "seed": 0,
         "train_length": 8,
         "config": {"encoding": {"is": "FIRE"}, "seed": 0},
-        "asked": [question(length) for length in lengths],
+        "questions": [question(length) for length in lengths],
         **change,
     }
 
@@ -74,7 +74,7 @@ def question(length: int) -> dict[str, Any]:
 
 
 def score(length: int, mean: float = 0.5, **change: Any) -> dict[str, Any]:
-    return score_answer(change.pop("asked", question(length)), mean, **change)
+    return score_answer(change.pop("question", question(length)), mean, **change)
 
 
 def point(step: int, loss: float = 1.0) -> dict[str, Any]:
@@ -87,7 +87,9 @@ def curve(*points: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def make() -> Any:
-    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.curve(make.point(10))`, `make.question(8)`."""
+    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.curve(make.point(10))`,
+    `make.question(8)`.
+    """
 
     class Make:
         run = staticmethod(run_data)

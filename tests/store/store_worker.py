@@ -27,7 +27,7 @@ def main(where: str, log: Path, runs: int, pause: float, hang: bool) -> None:
             file.write(line + "\n")
 
     with open_store(where) as store:
-        data = [{"key": k, "seed": 0, "train_length": 8, "config": {}, "asked": asked, **about} for k in keys]
+        data = [{"key": k, "seed": 0, "train_length": 8, "config": {}, "questions": asked, **about} for k in keys]
         store.add_study("s", evaluation={}, runs=data)
         print("ready", flush=True)
         claims = 0
@@ -48,7 +48,7 @@ def main(where: str, log: Path, runs: int, pause: float, hang: bool) -> None:
                 time.sleep(pause * chance.random())
                 assert store.heartbeat(row.key, worker, step, 3)
             store.add_answers(row.key, [answer("training", {}, step=[1, 2], loss=[1.0, 1.0])], worker=worker)
-            for question in store.missing(row.key, row.asked):
+            for question in store.missing(row.key, row.questions):
                 store.add_answers(
                     row.key, [answer("scores", question, mean=[0.5], standard_error=[0.1], n=[1])], worker=worker
                 )

@@ -50,6 +50,6 @@ def test_the_fingerprint_changes_with_the_rows(store: Store, make: Any) -> None:
     assert store.fingerprint("t") == seen[1], "another study"
     store.add_answer(FIRST, "made-up", {}, {}, {})
     seen.append(store.fingerprint("s"))
-    store.add_answers(FIRST, [make.score(8, asked=make.question(8) | {"seed": 1})])
+    store.add_answers(FIRST, [make.score(8, question=make.question(8) | {"seed": 1})])
     seen.append(store.fingerprint("s"))
     assert len({seen[0], *seen[2:]}) == 4

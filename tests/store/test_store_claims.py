@@ -128,7 +128,7 @@ def test_a_question_that_comes_while_a_run_is_worked_on_is_not_lost(study: Store
     assert study.progress("s")["pending"] == 1
     row = study.claim("s", FAR)
     assert row is not None
-    assert study.missing("a100000000000000", row.asked) == [make.question(32)]
+    assert study.missing("a100000000000000", row.questions) == [make.question(32)]
 
 
 def test_the_last_moment_before_finish_is_not_lost(
@@ -140,7 +140,7 @@ def test_the_last_moment_before_finish_is_not_lost(
     silence("a100000000000000", 61)
     row = study.claim("s", FAR_TOO)
     assert row is not None
-    assert study.missing("a100000000000000", row.asked) == []
+    assert study.missing("a100000000000000", row.questions) == []
     study.finish("a100000000000000", FAR_TOO, {})
     assert study.run("a100000000000000").status == "done"
 
@@ -332,7 +332,7 @@ def test_dropping_a_study_keeps_what_is_finished_shared_or_held(store: Store, ma
     assert claimed(store, FAR) == B
     dropped = store.drop_study("s")
     assert [run.key for run in dropped.runs] == [D]
-    assert {run.key: why for run, why in dropped.kept} == {
+    assert {run.key: why for run, why in dropped.remaining} == {
         A: "it is finished; --finished deletes it too",
         B: "it is running",
         C: "study other lists it too",

@@ -173,14 +173,6 @@ def test_a_link_is_followed(results: Path, tmp_path: Path) -> None:
             assert len(store.runs()) == 1
 
 
-def test_a_table_that_is_missing(results: Path) -> None:
-    with sqlite3.connect(results / "results.db") as raw:
-        raw.execute("DROP TABLE answers")
-    raw.close()
-    with open_store(results) as store, pytest.raises(StoreError, match=r"^\S+results.db: no such table: answers$"):
-        store.answers(["a100000000000000"])
-
-
 # ---- locked, full -----------------------------------------------------------------------------------------------
 
 
@@ -228,7 +220,7 @@ def test_a_full_disk(results: Path, make: Any) -> None:
         with store._database.engine.connect() as connection:  # the one connection there is, also for what follows
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
-        many = [make.score(n, asked=make.question(n)) for n in range(1, 5000)]
+        many = [make.score(n, question=make.question(n)) for n in range(1, 5000)]
         store.add_answers("a100000000000000", many[:1])
         for _ in range(2):
             with pytest.raises(
@@ -317,7 +309,9 @@ def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Pa
 def test_what_a_killed_writer_left_in_a_read_only_folder_is_never_missed(
     results: Path, public: Path, tmp_path: Path, make: Any, with_index: bool
 ) -> None:
-    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it otherwise."""
+    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it
+    otherwise.
+    """
     folder = public / "results"
     folder.mkdir()
     with open_store(results) as store:

@@ -29,7 +29,7 @@ def test_everything_stored_comes_back(store: Store, make: Any) -> None:
     assert (first.key, second.key) == ("b100000000000000", "a100000000000000"), "a study keeps its order"
     assert first.config == {"encoding": {"is": "FIRE"}, "seed": 0}
     assert (first.label, first.task, first.unit, first.seed) == ("FIRE(hidden_layers=1)", "Copy", "symbols", 7)
-    assert first.asked == [make.question(8), make.question(16)]
+    assert first.questions == [make.question(8), make.question(16)]
     assert (first.status, first.worker, first.claims, first.error, first.facts) == ("pending", None, 0, None, {})
     (study,) = store.studies()
     assert {k: getattr(study, k) for k in about} == about
@@ -38,8 +38,8 @@ def test_everything_stored_comes_back(store: Store, make: Any) -> None:
 
     store.add_answers("a100000000000000", [make.score(16, 0.25, facts={"device": "cpu"}), make.score(8, 0.75)])
     short, long = store.scores(["a100000000000000"])
-    assert (short.length, short.mean, short.asked) == (8, 0.75, make.question(8))
-    assert (long.length, long.mean, long.asked) == (16, 0.25, make.question(16))
+    assert (short.length, short.mean, short.question) == (8, 0.75, make.question(8))
+    assert (long.length, long.mean, long.question) == (16, 0.25, make.question(16))
     assert (long.n, long.standard_error, long.groups, long.baselines, long.note) == (256, 0.01, [], [], "")
     assert [row.facts for row in store.answers(["a100000000000000"])] == [{}, {"device": "cpu"}]
     assert store.scores(["b100000000000000"]) == []
@@ -80,7 +80,7 @@ def test_a_new_length_makes_a_done_run_pending_and_keeps_its_training(store: Sto
     row = store.claim("s", "elsewhere:1:w")
     assert row is not None
     assert row.finished == trained, "the worker sees that it is trained"
-    assert store.missing("a100000000000000", row.asked) == [make.question(32)]
+    assert store.missing("a100000000000000", row.questions) == [make.question(32)]
     store.add_answers("a100000000000000", [make.score(32)], worker="elsewhere:1:w")
     store.finish("a100000000000000", "elsewhere:1:w", {"evaluated": True})
     assert store.run("a100000000000000").status == "done"
@@ -88,7 +88,7 @@ def test_a_new_length_makes_a_done_run_pending_and_keeps_its_training(store: Sto
 
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (16,))])
     assert store.run("a100000000000000").status == "done", "asking for less is answered already"
-    assert store.run("a100000000000000").asked == [make.question(16)]
+    assert store.run("a100000000000000").questions == [make.question(16)]
 
 
 def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
@@ -96,7 +96,7 @@ def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
     store.add_study("short", evaluation={}, runs=[make.run("a100000000000000", (8,))])
     row = store.claim("short", "elsewhere:1:w")
     assert row is not None
-    assert row.asked == [make.question(8)], "nobody answers what another study asks"
+    assert row.questions == [make.question(8)], "nobody answers what another study asks"
     assert store.progress("long")["running"] == 1
     assert store.claim("long", "elsewhere:1:v") is None, "one worker per run, whatever the study"
     store.add_answers("a100000000000000", [make.score(8)], worker="elsewhere:1:w")
@@ -104,7 +104,7 @@ def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
     assert store.progress("short") == {"pending": 0, "running": 0, "done": 1, "failed": 0}
     assert store.progress("long") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
     assert store.claim("short", "elsewhere:1:w") is None
-    assert store.run("a100000000000000").asked == [make.question(8), make.question(99999)]
+    assert store.run("a100000000000000").questions == [make.question(8), make.question(99999)]
     assert store.run("a100000000000000").status == "pending"
     assert store.claim("long", "elsewhere:1:v") is not None
 
@@ -135,7 +135,7 @@ def test_failed_runs_may_be_tried_again(store: Store, make: Any) -> None:
 
 def test_questions_are_equal_however_they_are_spelled(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8,))])
-    store.add_answers("a100000000000000", [make.score(8, asked={"seed": 0, "examples": 256, "length": 8})])
+    store.add_answers("a100000000000000", [make.score(8, question={"seed": 0, "examples": 256, "length": 8})])
     assert store.missing("a100000000000000", [make.question(8)]) == []
     assert store.missing("a100000000000000", [make.question(16), {**make.question(8), "seed": 1}]) == [
         make.question(16),

@@ -25,7 +25,7 @@ class Store:
     def scores(self, keys: list[str]) -> list[Any]:
         run = self.runs[keys[0]]
         mean = run.training.learning_rate * (1 if run.encoding.name == "RoPE" else -1)
-        row = {"length": run.training.train_length, "mean": mean, "asked": {}}
+        row = {"length": run.training.train_length, "mean": mean, "question": {}}
         return [SimpleNamespace(**row)]
 
     def answer(self, key: str, measurement: str, question: dict[str, Any]) -> None:

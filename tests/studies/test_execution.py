@@ -248,7 +248,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_a_script_with_classes_of_its_own(tmp_path: Path) -> None:
-    """Its own ones, and those of a module beside it; worker processes load the script, which must not execute it again."""
+    """Its own ones, and those of a module beside it; worker processes load the script, which must not
+    execute it again.
+    """
     script = tmp_path / "script.py"
     (tmp_path / "beside.py").write_text("from lengthwise.encodings import RoPE\nclass Beside(RoPE): ...\n")
     for text, code in ((SCRIPT.replace('__name__ == "__main__"', "True"), 1), (SCRIPT, 0)):

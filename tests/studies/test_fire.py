@@ -1,4 +1,6 @@
-"""The files in studies/fire and studies/lecture are studies: they can be loaded and run, and say of themselves what they are."""
+"""The files in studies/fire and studies/lecture are studies: they can be loaded and run, and say of themselves what
+they are.
+"""
 
 from pathlib import Path
 
@@ -33,7 +35,7 @@ def test_language_models_are_asked_both_protocols_on_every_domain() -> None:
     study = load(STUDIES / "fire" / "small.py", {"seeds": "1"})
     assert len(study.runs) == 20
     for row in study.rows():
-        shifts = [asked.get("shift", {}) for asked in row["asked"] if asked["length"] == 256]
+        shifts = [asked.get("shift", {}) for asked in row["questions"] if asked["length"] == 256]
         assert [shift.get("path", "python:docstrings") for shift in shifts] == [
             name for name in ("python:docstrings", "python:manual", "python:source") for _ in range(2)
         ]

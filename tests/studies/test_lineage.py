@@ -268,7 +268,9 @@ def test_classes_of_a_lineage_are_all_listed() -> None:
 
 
 def test_a_share_counts_sequences_and_lengths() -> None:
-    """The parent has 6 steps of 4 sequences of length 4; half as much in sequences of twice the length is 1.5, so 2 steps."""
+    """The parent has 6 steps of 4 sequences of length 4; half as much in sequences of twice the length is 1.5, so 2
+    steps.
+    """
     parents = base()
     assert continued(parents, ["nope"], share=0.5)[0].training.steps == 3
     assert continued(parents, ["nope"], share=0.5, train_length=8)[0].training.steps == 2

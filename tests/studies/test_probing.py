@@ -32,7 +32,7 @@ def fill(store, folder: Path, of: Study, without=()) -> None:
             continue
         train(run, folder / "runs" / run.key)
         row = store.claim(of.name, "elsewhere:1:w")
-        store.add_answers(row.key, [score_answer(q, 0.0, 4) for q in row.asked], worker="elsewhere:1:w")
+        store.add_answers(row.key, [score_answer(q, 0.0, 4) for q in row.questions], worker="elsewhere:1:w")
         store.finish(row.key, "elsewhere:1:w", {})
 
 
@@ -106,7 +106,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         runs = store.runs("s")
         pairs, left_out = probing.partners(runs, "nope")
         assert {label for a, _, b, _ in named(pairs) for label in (a, b)} == {"NoPE", "RoPE"}
-        assert left_out == list(filter(None, map(probing.why_not_probed, runs)))
+        assert left_out == list(filter(None, map(probing.unsupported_reason, runs)))
         assert [line.partition(" ")[2] for line in left_out] == [
             f"(Mamba, seed {seed}) has no attention" for seed in (0, 1)
         ]
@@ -204,7 +204,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
         (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()
         assert "run its study again" in refused(("RoPE", 0), ("NoPE", 0))  # a finished run is not repeated
         assert "was created by another version of lengthwise" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
-        no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
+        no_study = dataclasses.replace(runs["NoPE", 1], questions=[])
         with pytest.raises(ConfigError, match="give the lengths"):
             probing.jobs_of_pairs(DISTANCE, [(no_study, runs["RoPE", 0])], None)
         assert {a.measurement for a in store.answers(run.key for run in runs.values())} == {"scores"}

@@ -1,4 +1,7 @@
-"""Runs that several processes compute together: they give the results of one process, and are interrupted and fail like others."""
+"""Runs that several processes compute together: they are interrupted and fail like others.
+
+`test_torchrun.py` compares their results with those of one process.
+"""
 
 import os
 import signal
@@ -84,20 +87,6 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
     except OSError:
         return True
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
-def test_two_devices_give_the_results_of_one(study_file: StudyFile, tmp_path: Path, sharding: str) -> None:
-    study = load(study_file())
-    assert run(study, tmp_path / "one", Compute())[0].counts["done"] == 2
-    outcome, events = run(study, tmp_path / "two", Compute(devices_per_run=2, sharding=sharding))
-    assert outcome.counts["done"] == 2
-    assert not [event for event in events if isinstance(event, Note)]
-    (one, (facts, _)), (two, (shared_facts, _)) = numbers(tmp_path / "one"), numbers(tmp_path / "two")
-    assert two == pytest.approx(one, rel=1e-4)
-    assert shared_facts["devices_per_run"] == 2 and shared_facts["sharding"] == sharding
-    assert "devices_per_run" not in facts
 
 
 @pytest.mark.slow

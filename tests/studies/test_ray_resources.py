@@ -103,7 +103,8 @@ def test_two_runs_share_a_gpu_and_a_third_one_waits(gpu_cluster: Any, tmp_path: 
 def growing_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A Ray cluster whose head has no CPU. Its autoscaler starts up to two nodes with one CPU by Ray's fake provider.
 
-    `ray.cluster_utils.AutoscalingCluster` would need a file that Ray's packages lack, and would end all processes of Ray here.
+    `ray.cluster_utils.AutoscalingCluster` would need a file that Ray's packages lack, and would end all processes of
+    Ray here.
     """
     pytest.importorskip("ray")
     try:

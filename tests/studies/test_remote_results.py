@@ -1,4 +1,6 @@
-"""Studies whose results folder is at an address: other machines, lost working folders, kills, and a network that fails."""
+"""Studies whose results folder is at an address: other machines, lost working folders, kills, and a network
+that fails.
+"""
 
 import os
 import signal
@@ -188,7 +190,9 @@ def command(file: Path, cache: Path, *on: object) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_kill_and_continue_on_another_machine(postgres: str, study_file: Callable[..., Path], tmp_path: Path) -> None:
-    """A worker is killed after its first checkpoint; another machine, which has none of its files, gets the same bits."""
+    """A worker is killed after its first checkpoint; another machine, which has none of its files, gets the
+    same bits.
+    """
     file = study_file(encodings='["nope"]', steps=12_000)
     bucket = tmp_path / "bucket"
     on = ("--results", f"file://{bucket}", "--store", postgres)

@@ -27,7 +27,7 @@ from tests.slurm_cluster import needs_slurm, slurm
 __all__ = ["slurm"]
 
 StudyFile = Callable[..., Path]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # other slow tests run at the same time
 
 
 def numbers(results: Path) -> dict[str, Any]:
@@ -137,7 +137,9 @@ def test_the_driver_may_be_killed_and_ctrl_c_stops_the_jobs(slurm: Path, long_st
 @needs_slurm
 @pytest.mark.slow
 def test_a_time_limit_and_a_preemption(slurm: Path, long_study: Path, tmp_path: Path) -> None:
-    """Each of them saves a checkpoint and queues the job again, and the numbers are those of a run that nothing interrupted."""
+    """Each of them saves a checkpoint and queues the job again, and the numbers are those of a run that nothing
+    interrupted.
+    """
     execute(load(long_study), tmp_path / "here", executor=Inline())
     results = tmp_path / "results"
     driver = start(long_study, results, "--slots", "1", "--time", "10m", "--partition", "low")

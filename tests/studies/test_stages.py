@@ -37,9 +37,9 @@ class Scores:
 
     def scores(self, keys: list[str]) -> list[Any]:
         score = self.rows[keys[0]][0]
-        other = [SimpleNamespace(length=4, mean=9.0, asked={"shift": {"symbols": 3}})]
-        other += [SimpleNamespace(length=8, mean=9.0, asked={})]
-        return other + [SimpleNamespace(length=4, mean=score, asked={})] * (score is not None)
+        other = [SimpleNamespace(length=4, mean=9.0, question={"shift": {"symbols": 3}})]
+        other += [SimpleNamespace(length=8, mean=9.0, question={})]
+        return other + [SimpleNamespace(length=4, mean=score, question={})] * (score is not None)
 
     def answer(self, key: str, measurement: str, question: dict[str, Any]) -> Any:
         assert (measurement, question) == ("training", {})

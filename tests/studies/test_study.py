@@ -160,7 +160,7 @@ def test_what_the_store_gets() -> None:
     (run,) = study.runs
     assert row["key"] == run.key
     assert Run.from_data(row["config"]) == run
-    assert row["asked"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
+    assert row["questions"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
     assert (row["metric"], row["better"], row["unit"], row["train_length"]) == ("exact match", "higher", "symbols", 4)
     assert study.metadata()["question"] == "why?"
     assert study.metadata()["evaluation"] == {"Copy": ASKED.to_data()}
@@ -240,7 +240,9 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
 
 
 def test_a_prompt_is_as_long_as_it_is_read() -> None:
-    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is drawn."""
+    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is
+    drawn.
+    """
     task = ["linearregression:dims=4"]
     asked = EvaluationConfig(lengths=(2, 4), prompt=12, shifts=({"inputs": "orthogonal"},))
     study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)

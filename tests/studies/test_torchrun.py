@@ -1,5 +1,6 @@
 """`torchrun -m lengthwise work`: its processes compute one run after another together, and end together."""
 
+import functools
 import os
 import re
 import signal
@@ -12,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from lengthwise.cli import main
-from lengthwise.config import ConfigError, Local, Torchrun
+from lengthwise.config import ConfigError, Inline, Local, Torchrun
 from lengthwise.store import open_store
 from lengthwise.studies import Compute, execute, load
+from lengthwise.studies.events import Note
 from lengthwise.torchrun import launched
 from tests.studies.conftest import Command
-from tests.studies.test_rank_group import numbers
+from tests.studies.test_rank_group import numbers, run
 
 pytestmark = pytest.mark.timeout(300)
 StudyFile = Callable[..., Path]
@@ -88,31 +90,45 @@ def lines(command: Command) -> list[str]:
     return [line for line in command.said.splitlines() if line.startswith("lengthwise: ")]
 
 
+@pytest.fixture(scope="module")
+def two_devices(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Path]) -> Callable[[str], Path]:
+    """Return the results of `--devices-per-run 2` with a sharding; they are computed once."""
+
+    @functools.cache
+    def results(sharding: str) -> Path:
+        folder = tmp_path_factory.mktemp("two")
+        compute = Compute(devices_per_run=2, sharding=sharding)
+        outcome, events = run(load(write_study(folder)), folder / "results", compute)
+        assert outcome.counts == DONE
+        assert not [event for event in events if isinstance(event, Note)]
+        return folder / "results"
+
+    return results
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
-def test_it_gives_the_bits_of_devices_per_run(
-    study_file: StudyFile, tmp_path: Path, torchrun: Start, sharding: str
+def test_two_devices_give_the_results_of_one_and_torchrun_the_same_bits(
+    study_file: StudyFile, tmp_path: Path, torchrun: Start, two_devices: Callable[[str], Path], sharding: str
 ) -> None:
     """For two runs, one after the other."""
-    study = load(study_file())
-    execute(study, tmp_path / "one", executor=Local(workers=1))
-    compute = Compute(devices_per_run=2, sharding=sharding)
-    execute(study, tmp_path / "two", executor=Local(workers=1), compute=compute)
+    execute(load(study_file()), tmp_path / "one", executor=Inline())
+    one, (one_facts, _) = numbers(tmp_path / "one")
+    two, (facts, _) = numbers(two_devices(sharding))
+    assert two == pytest.approx(one, rel=1e-4) and len(two) > 4
+    assert facts["devices_per_run"] == 2 and facts["sharding"] == sharding
+    assert "devices_per_run" not in one_facts
     command = torchrun("work", study_file(), "--sharding", sharding)
     assert command.end() == 0, command.said
     assert command.said.count("starts") == 2 and "lengthwise: " not in command.said, command.said
-    one, _ = numbers(tmp_path / "one")
-    two, (facts, _) = numbers(tmp_path / "two")
     launched, (launched_facts, _) = numbers(tmp_path / "results")
-    assert launched == two and len(launched) > 4
-    assert launched == pytest.approx(one, rel=1e-4)
+    assert launched == two
     assert launched_facts["devices_per_run"] == 2 and launched_facts["sharding"] == sharding
     assert launched_facts.keys() == facts.keys()
 
 
 @pytest.mark.slow
-def test_two_nodes(study_file: StudyFile, tmp_path: Path, torchrun: Start) -> None:
-    execute(load(study_file()), tmp_path / "two", executor=Local(workers=1), compute=Compute(devices_per_run=2))
+def test_two_nodes(study_file: StudyFile, tmp_path: Path, torchrun: Start, two_devices: Callable[[str], Path]) -> None:
     with socket.socket() as listening:
         listening.bind(("localhost", 0))
         port = listening.getsockname()[1]
@@ -121,7 +137,7 @@ def test_two_nodes(study_file: StudyFile, tmp_path: Path, torchrun: Start) -> No
     for agent in agents:
         assert agent.end() == 0, agent.said
     assert sum("starts" in agent.said for agent in agents) == 1
-    assert numbers(tmp_path / "results")[0] == numbers(tmp_path / "two")[0]
+    assert numbers(tmp_path / "results")[0] == numbers(two_devices("ddp"))[0]
 
 
 @pytest.mark.slow

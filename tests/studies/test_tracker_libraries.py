@@ -15,7 +15,7 @@ from lengthwise.training import Stopped
 pytest.importorskip("accelerate", reason="needs the extra trackers")
 
 RUN = TrackedRun(key="0" * 16, study="A study", name="RoPE, seed 0", settings={"training.steps": 9, "model.bias": None})
-SCORES = [SimpleNamespace(asked={"length": n}, length=n, mean=n / 100) for n in (64, 8)]
+SCORES = [SimpleNamespace(question={"length": n}, length=n, mean=n / 100) for n in (64, 8)]
 
 
 class Library:
@@ -97,7 +97,7 @@ def track(name: str, results: Path, steps: range, scores: bool = False, error: E
         tracking.log_points(points[:2])
         tracking.log_points(points)
         if scores:
-            tracking.log_scores(lambda: SCORES, [row.asked for row in SCORES], "accuracy")
+            tracking.log_scores(lambda: SCORES, [row.question for row in SCORES], "accuracy")
         if error is not None:
             raise error
     return [note.text for note in notes]

@@ -2,8 +2,9 @@
 
     python -I -S tests/tasks/chomsky_checker.py < examples.json
 
-It is run without site-packages and without PYTHONPATH, so it cannot import lengthwise. The input is a list of [task, length,
-question, answer], with question and answer as lists of words. Prints a list of [index, problem] of the examples that are wrong.
+It is run without site-packages and without PYTHONPATH, so it cannot import lengthwise. The input is a list of [task,
+length, question, answer], with question and answer as lists of words. Prints a list of [index, problem] of the examples
+that are wrong.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Recompute sums with index hints from the text of their questions. Plain Python, which cannot import lengthwise.
 
-It reads JSON lines {"question": "a4b2+a3b9", "symbols": "abcdef", "reverse": ..., "pad": ..., "reverse_operands": ...} from
-standard input, and writes one line for each: the question and the answer as they must be written.
+It reads JSON lines {"question": "a4b2+a3b9", "symbols": "abcdef", "reverse": ..., "pad": ..., "reverse_operands": ...}
+from standard input, and writes one line for each: the question and the answer as they must be written.
 """
 
 import json

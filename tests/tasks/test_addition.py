@@ -101,7 +101,9 @@ def str_pair(pair):
 
 
 def test_who_runs_out_has_all_of_its_questions():
-    """One digit and two: of 900 questions each, all that the hash holds out for tests in the smaller of the two pairs."""
+    """One digit and two: of 900 questions each, all that the hash holds out for tests in the smaller of the
+    two pairs.
+    """
     task = Addition()
     digits = torch.cartesian_prod(torch.arange(1, 10), torch.arange(10), torch.arange(10))
     two, one = digits[:, :2], torch.stack([torch.full((len(digits),), -1), digits[:, 2]], 1)
@@ -259,8 +261,8 @@ def test_more_symbols_than_letters_have_numbers():
     [
         (
             lambda: Addition(hints=4).sample(generator(0), 1, 4),
-            "Addition.hints must be at least 5 for numbers of 4 digits, one symbol for each digit and one for the last carry, "
-            "got 4; use more hints, or shorter numbers",
+            "Addition.hints must be at least 5 for numbers of 4 digits, one symbol for each digit and one for the last "
+            "carry, got 4; use more hints, or shorter numbers",
         ),
         (lambda: Addition(hints=4).examples(0, 1, 4), "must be at least 5 for numbers of 4 digits"),
         (lambda: Addition(hints=1), "Addition: hints must be a whole number of at least 2, got 1"),

@@ -1,4 +1,6 @@
-"""The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the baseline."""
+"""The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the
+baseline.
+"""
 
 import hashlib
 import itertools
@@ -61,7 +63,9 @@ def lengths_of(task, lengths=LENGTHS):
 
 
 def problems(examples):
-    """What is wrong with [task, length, question, answer], in the opinion of a program that cannot import lengthwise."""
+    """What is wrong with [task, length, question, answer], in the opinion of a program that cannot import
+    lengthwise.
+    """
     command = [sys.executable, "-I", "-S", str(CHECKER)]
     done = subprocess.run(command, input=json.dumps(examples), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

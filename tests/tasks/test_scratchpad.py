@@ -96,8 +96,8 @@ def test_the_texts_of_the_study_for_summation_and_parity():
 
 def test_the_texts_of_the_study_for_polynomials():
     assert text(Polynomial(scratchpad="full"), "- 2 : - 2 x 2 + 3 x 0 + 1 x 3") == (
-        f"{LEAD}in - 2 * x ** 2 comp - 2 * - 2 ** 2 = - 2 * 4 out - 8 [ sum: 0 + - 8 = 2 ] re 3 * x ** 0 + 1 * x ** 3  # "
-        "in 3 * x ** 0 comp 3 * - 2 ** 0 = 3 * 1 out 3 [ sum: 2 + 3 = 5 ] re 1 * x ** 3  # "
+        f"{LEAD}in - 2 * x ** 2 comp - 2 * - 2 ** 2 = - 2 * 4 out - 8 [ sum: 0 + - 8 = 2 ] re 3 * x ** 0 + 1 * x ** 3  "
+        "# in 3 * x ** 0 comp 3 * - 2 ** 0 = 3 * 1 out 3 [ sum: 2 + 3 = 5 ] re 1 * x ** 3  # "
         "in 1 * x ** 3 comp 1 * - 2 ** 3 = 1 * - 8 out - 8 [ sum: 5 + - 8 = 7 ] re   "
         ". Thus,  The answer is 7."
     )

@@ -291,7 +291,9 @@ def test_decoding_is_greedy_and_ends_after_the_longest_answer(path: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["qasper", "contract_nli"])
 def test_a_model_learns_to_answer(dataset: str, tmp_path: Path) -> None:
-    """In published files with invented questions, a model that is trained for a minute reads the answers in the texts."""
+    """In published files with invented questions, a model that is trained for a minute reads the answers in
+    the texts.
+    """
     rows = {split: demo_rows(split, count, sentences=3) for split, count in (("train", 800), ("test", 60))}
     path = write(tmp_path / dataset, rows["train"], [row for row in rows["test"] if "It is" not in row["output"]])
     choice = choose(Scrolls, dataset=dataset, path=str(Path(path).parent), answer=8)

@@ -295,7 +295,9 @@ def all_questions(task, length):
 
 @pytest.mark.parametrize(("choice", "length", "count"), CROWDED, ids=lambda value: getattr(value, "label", value))
 def test_no_example_is_counted_twice(choice, length, count):
-    """Too few to be asked so many, too many to be listed: every one that there is, once, and in the order of the draws."""
+    """Too few to be asked so many, too many to be listed: every one that there is, once, and in the order
+    of the draws.
+    """
     task = choice.build()
     assert task.available(length) is None
     asked = task.examples(0, count, length)

@@ -59,7 +59,9 @@ def close(one: Any, other: Any, rtol: float = 1e-6, label: str = "") -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", SHARDED)
 def test_two_ranks_train_every_encoding_like_one(two: Together, sharding: str) -> None:
-    """Loss, gradient norm, weights and the optimizer's moments after two steps in float64, with micro-batches of unequal size."""
+    """Loss, gradient norm, weights and the optimizer's moments after two steps in float64, with micro-batches of
+    unequal size.
+    """
     runs = [run_of(encoding, batch_size=5) for encoding in ENCODINGS]
     alone = steps(ALONE, runs)
     for rank in two(steps, runs, sharding=sharding):
@@ -249,13 +251,15 @@ def test_mixed_precision_on_a_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharding", SHARDED)
-def test_compiled_models_train_like_others(two: Together, one: Together, tmp_path: Path, sharding: str) -> None:
+def test_compiled_models_train_like_others(two: Together, one: Together, tmp_path: Path) -> None:
     """In processes of their own, because checks of shapes at run time do not work in a compiled graph."""
     run = run_of(FIRE, train_length=8)
     (kept,) = one(trained, run, tmp_path / "kept")
     (compiled,) = one(trained, run, tmp_path / "compiled", None, Optimizations(compile=True))
-    together, _ = two(trained, run, tmp_path / "two", None, Optimizations(compile=True), sharding=sharding)
-    for found in (compiled, together):
+    together = [
+        two(trained, run, tmp_path / sharding, None, Optimizations(compile=True), sharding=sharding)[0]
+        for sharding in SHARDED
+    ]
+    for found in (compiled, *together):
         assert found[0] == pytest.approx(kept[0], rel=1e-4)
         assert found[1].keys() == kept[1].keys()

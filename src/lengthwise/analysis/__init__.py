@@ -3,12 +3,12 @@
 Start with `findings(store, study)`. `Findings` is plain data for a report or a script. Nothing here imports torch.
 """
 
+from lengthwise.analysis.estimates import Estimate
 from lengthwise.analysis.findings import (
     Baseline,
     Findings,
     Point,
     RunInfo,
-    SeedScore,
     Series,
     TaskFindings,
 )
@@ -27,13 +27,13 @@ from lengthwise.analysis.ranks import (
 
 __all__ = [
     "Baseline",
+    "Estimate",
     "Findings",
     "Interval",
     "Kind",
     "Point",
     "Ranking",
     "RunInfo",
-    "SeedScore",
     "Series",
     "TaskFindings",
     "Ties",

@@ -13,7 +13,8 @@ from lengthwise.measurements.table import Row
 
 
 def of_files(answers: Sequence[FileAnswer]) -> Summary:
-    """Return a summary of files of one measurement, with a series for each value of its column `series`, in the order of the rows.
+    """Return a summary of files of one measurement, with a series for each value of its column `series`, in the order
+    of the rows.
 
     The question has what all files have in common. A name that several series would have gets a number.
     """

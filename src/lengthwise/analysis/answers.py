@@ -1,4 +1,6 @@
-"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
+"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their
+origin.
+"""
 
 import math
 from collections import defaultdict
@@ -8,12 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, of_scores, of_share, over_examples, over_rounds
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import Interval, over_rounds
 from lengthwise.analysis.kinds import KIND_WORDS, length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.base import Bounds, Column, Number, Numbers
 from lengthwise.measurements.table import How, joined
+from lengthwise.metrics import Metric
 
 if TYPE_CHECKING:
     from lengthwise.store import AnswerRow, RunRow
@@ -37,7 +41,7 @@ class Summary:
     """The answers of encodings to the same question, which may be compared.
 
     `question`: what all have in common. `lengths`: the lengths that numbers are means over, if any. `metric`: the
-    bounds of the task's metric. `facts`: the origin of the numbers, flat. `reference`, `pairing`: of a comparison,
+    task's metric. `facts`: the origin of the numbers, flat. `reference`, `pairing`: of a comparison,
     the encoding that all are compared with, and whether its runs have the same seed.
     """
 
@@ -45,7 +49,7 @@ class Summary:
     question: Mapping[str, Any]
     series: tuple[Series, ...]
     lengths: tuple[int, ...] = ()
-    metric: Bounds = None
+    metric: Metric | None = None
     facts: Mapping[str, Any]
     reference: str = ""
     pairing: str = ""
@@ -61,7 +65,14 @@ class Summary:
 
     def bounds(self, column: Column) -> Bounds:
         bounds = self.measurement.bounds(column, self.question)
-        return self.metric if bounds == "metric" else bounds
+        if bounds != "metric":
+            return bounds
+        return self.metric.limits if self.metric is not None else None
+
+    def is_share(self, column: Column) -> bool:
+        """Return whether values are shares of counted examples, whose intervals are at least Wilson's."""
+        is_score = column.bounds == "metric"
+        return bool(column.examples) and (not is_score or (self.metric is not None and self.metric.share))
 
     def texts(self) -> dict[str, Any]:
         """Return what texts may name: the options, the notes of the first run, and what the comparison is with."""
@@ -82,31 +93,25 @@ def summarize(
     how: How = "mean",
     *,
     first_seed: bool = False,
-    minus: str = "",
 ) -> list[dict[Key, Interval]]:
     """Return for each series the mean of the column `y` with its 95 % interval over seeds, by the values of the
     columns `by`.
 
     The rows of one run are combined first, see `Table.combined`. A median is that of the rounds of one measurement, and
-    its interval is over rounds. Otherwise, with a single seed, the interval is over its
-    examples if their standard error is stored; otherwise there is none, because the parts of one model are not
-    independent samples. `minus`: the name of a series; the result is the mean difference from its run with the same
-    seed.
+    its interval is over rounds. All other intervals are those of `interval_of`.
     """
     column, where = summary.measurement.column(y), where or {}
     if how == "median":
         return [_over_rounds(series.runs[0], y, by, where) for series in summary.series]
-    values = [[run.combined(y, by, where, how, column.weight) for run in s.runs] for s in summary.series]
-    if minus:
-        base = next(n for n, series in enumerate(summary.series) if series.name == minus)
-        pairs = zip(summary.series, values, strict=True)
-        differences = [_differences(series, v, summary.series[base], values[base]) for series, v in pairs]
-        return [_over_seeds(of_series, [], column, by, where, None) for of_series in differences]
-    bounds = summary.bounds(column)
-    return [
-        _over_seeds(v[:1] if first_seed else v, s.runs, column, by, where, bounds)
-        for s, v in zip(summary.series, values, strict=True)
-    ]
+    bounds, share = summary.bounds(column), summary.is_share(column)
+    found = []
+    for series in summary.series:
+        of_key: dict[Key, list[Estimate]] = defaultdict(list)
+        for run in series.runs[:1] if first_seed else series.runs:
+            for key, estimate in _estimates(run, column, by, where, how).items():
+                of_key[key].append(estimate)
+        found.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
+    return found
 
 
 def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[Key, Interval]:
@@ -114,52 +119,32 @@ def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]
     return {key: over_rounds([values[n] for n in rows]) for key, rows in run.groups(y, by, where).items()}
 
 
-Values = list[dict[Key, float]]  # of each run
+def _estimates(
+    run: Table, column: Column, by: Sequence[str], where: Mapping[str, Any], how: How
+) -> dict[Key, Estimate]:
+    """Return the numbers of one run, by the values of the columns `by`."""
+    means = run.combined(column.name, by, where, how, column.weight)
+    if not (column.error or column.groups or column.examples):
+        return {key: Estimate(mean=mean) for key, mean in means.items()}
+    groups = run.groups(column.name, by, where)
+    return {key: _estimate(run, column, groups[key], mean) for key, mean in means.items()}
 
 
-def _differences(series: Series, values: Values, base: Series, base_values: Values) -> Values:
-    """Return the differences from the runs of another series with the same seeds."""
-    of_seed = dict(zip(base.seeds, base_values, strict=True))
-    pairs = [(v, of_seed[seed]) for seed, v in zip(series.seeds, values, strict=True) if seed in of_seed]
-    return [{key: v[key] - other[key] for key in v if key in other} for v, other in pairs]
+def _estimate(run: Table, column: Column, rows: Sequence[int], mean: float) -> Estimate:
+    """Return the combined number of some rows of one run, with what they say about its examples.
 
-
-def _over_seeds(
-    values: Values,
-    runs: Sequence[Table],
-    column: Column,
-    by: Sequence[str],
-    where: Mapping[str, Any],
-    bounds: Bounds,
-) -> dict[Key, Interval]:
-    is_needed = column.groups or column.error or column.examples
-    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if is_needed else []
-    found = {}
-    for key in dict.fromkeys(key for of_run in values for key in of_run):
-        means = [of_run[key] for of_run in values if key in of_run]
-        parts = [(run, groups[key]) for run, groups in zip(runs, rows, strict=False) if key in groups]
-        if not all(map(math.isfinite, means)):
-            found[key] = over_examples(math.nan, math.nan)
-            continue
-        if column.examples and len(means) == 1 and len(parts[0][1]) == 1:
-            run, (number,) = parts[0]
-            found[key] = of_share(means[0], run.column(column.examples)[number])
-            continue
-        prompts = [
-            run.column(column.groups)[numbers[0]] for run, numbers in parts if column.groups and len(numbers) == 1
-        ]
-        error = _pooled_error(*parts[0], column.error) if parts and column.error else math.nan
-        found[key] = of_scores(means, prompts if None not in prompts else (), error, bounds)
-    return found
-
-
-def _pooled_error(run: Table, rows: Sequence[int], name: str) -> float:
-    """Return the standard error of a mean over lengths, whose examples are independent; NaN for a mean over anything else."""
-    errors, lengths = run.column(name), run.column("length")
-    if len(rows) > 1 and len({lengths[n] for n in rows}) < len(rows):
-        return math.nan
-    known = [errors[n] for n in rows if errors[n] is not None]
-    return math.sqrt(math.fsum(error * error for error in known)) / len(rows) if len(known) == len(rows) else math.nan
+    The standard error of a mean over lengths is that of independent examples. That of a mean over anything else is
+    unknown, because the parts of one model are not independent samples.
+    """
+    errors, lengths = ([run.column(name)[n] for n in rows] for name in (column.error, "length"))
+    known = column.error and None not in errors and (len(rows) == 1 or len(set(lengths)) == len(rows))
+    error = math.hypot(*errors) / len(rows) if known else math.nan
+    if len(rows) > 1:
+        return Estimate(mean=mean, standard_error=error)
+    examples, groups = (run.column(name)[rows[0]] for name in (column.examples, column.groups))
+    if column.examples and not column.error:
+        error = 0.0  # Wilson's interval is the only one
+    return Estimate(mean=mean, standard_error=error, n=examples or 0, groups=tuple(groups or ()))
 
 
 class NumbersRow(NamedTuple):
@@ -172,8 +157,8 @@ class NumbersRow(NamedTuple):
 
 def in_order(keys: Iterable[Key]) -> list[Key]:
     """Return the different keys, ascending if all are whole numbers, because series may begin with different ones."""
-    found = list(dict.fromkeys(keys))
-    return sorted(found) if all(type(cell) is int for key in found for cell in key) else found
+    unique = list(dict.fromkeys(keys))
+    return sorted(unique) if all(type(cell) is int for key in unique for cell in key) else unique
 
 
 def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Column]], list[NumbersRow]]:
@@ -182,24 +167,22 @@ def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Col
     cells: dict[tuple[int, Key], dict[int, Interval | str]] = defaultdict(dict)
     for number in table.numbers:
         by = (*table.rows, *number.by)
-        found: list[Any] = _texts(summary, number, by)
+        of_all_series: list[Any] = _texts(summary, number, by)
         if summary.measurement.column(number.y).role != "note":
-            found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
+            of_all_series = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
         places: dict[Key, int] = {}
-        for own in in_order(key[len(table.rows) :] for values in found for key in values):
+        for own in in_order(key[len(table.rows) :] for values in of_all_series for key in values):
             places[own] = len(heads)
             head = number.head.format(**dict(zip(number.by, own, strict=True)))
             heads.append((head, summary.measurement.column(number.y)))
-        for of_series, values in enumerate(found):
+        for of_series, values in enumerate(of_all_series):
             for key, interval in values.items():
                 cells[of_series, key[: len(table.rows)]][places[key[len(table.rows) :]]] = interval
     rows = []
-    for (of_series, key), found_cells in sorted(cells.items(), key=lambda item: item[0][0]):
+    for (of_series, key), row_cells in sorted(cells.items(), key=lambda item: item[0][0]):
         names = [summary.measurement.column(name).text_of(cell) for name, cell in zip(table.rows, key, strict=True)]
         series = summary.series[of_series]
-        rows.append(
-            NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])
-        )
+        rows.append(NumbersRow(series, ", ".join([series.name, *names]), [row_cells.get(n) for n in range(len(heads))]))
     return heads, rows
 
 
@@ -249,19 +232,19 @@ def summaries(
     answers: Iterable["AnswerRow"],
     labels: Mapping[str, str],
     runs: Mapping[str, "RunRow"],
-    metric: Bounds = None,
+    metric: Metric | None = None,
 ) -> dict[str, tuple[Summary, ...]]:
     """Return the summaries of stored answers about the runs of one task, by the name of the measurement.
 
     `labels`: the label of each of these runs, by key. `runs`: these runs and those that they are compared with, by
-    key. `metric`: the bounds of the task's metric. Measurements that are not known, such as those of a later
+    key. `metric`: the task's metric. Measurements that are not known, such as those of a later
     version, are left out.
     """
     by_name: dict[str, list[AnswerRow]] = defaultdict(list)
     for answer in answers:
         if answer.key in labels:
             by_name[answer.measurement].append(answer)
-    found = {
+    by_measurement = {
         name: tuple(
             _summary(measurement, group, labels, runs, metric, reference, pairing)
             for reference, pairing, rows in _by_reference(by_name[name], labels, runs)
@@ -270,7 +253,7 @@ def summaries(
         for name, measurement in MEASUREMENTS.items()
         if name in by_name
     }
-    return {name: groups for name, groups in found.items() if groups}
+    return {name: groups for name, groups in by_measurement.items() if groups}
 
 
 def _by_reference(
@@ -291,14 +274,14 @@ def _by_reference(
             same = runs[answer.key].seed == runs[against].seed
             pairing = "" if labels[answer.key] == reference else "the same seed" if same else "different seeds"
             groups[reference, pairing].append(answer)
-    found = []
+    comparisons = []
     for (reference, pairing), own in groups.items():
         baseline = groups.get((reference, ""), []) if pairing else []
         if pairing or not reference:
-            found.append((reference, pairing, [*own, *baseline]))
+            comparisons.append((reference, pairing, [*own, *baseline]))
         elif not any(other == reference and of_pairs for other, of_pairs in groups):
-            found.append((reference, "different seeds", own))
-    return found
+            comparisons.append((reference, "different seeds", own))
+    return comparisons
 
 
 def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> list[list["AnswerRow"]]:
@@ -310,7 +293,7 @@ def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> li
     ordered = sorted(groups.values(), key=lambda group: (_length(group[0]), group[0].question.get("query", 0)))
     if not measurement.over_lengths:
         return ordered[-1:] if measurement.longest_only else ordered
-    return [part for group in ordered for part in _at_common_lengths(group)]
+    return [same_lengths for group in ordered for same_lengths in _at_common_lengths(group)]
 
 
 def _length(answer: "AnswerRow") -> int:
@@ -318,14 +301,16 @@ def _length(answer: "AnswerRow") -> int:
 
 
 def _at_common_lengths(answers: Sequence["AnswerRow"]) -> list[list["AnswerRow"]]:
-    """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the same ones."""
-    asked: dict[Any, set[int]] = defaultdict(set)
+    """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the
+    same ones.
+    """
+    lengths_of: dict[Any, set[int]] = defaultdict(set)
     for answer in answers:
-        asked[_compared(answer)].add(_length(answer))
-    if common := set.intersection(*asked.values()):
+        lengths_of[_compared(answer)].add(_length(answer))
+    if common := set.intersection(*lengths_of.values()):
         return [[answer for answer in answers if _length(answer) in common]]
-    parts = dict.fromkeys(map(frozenset, asked.values()))
-    return [[answer for answer in answers if asked[_compared(answer)] == part] for part in parts]
+    sets_of_lengths = dict.fromkeys(map(frozenset, lengths_of.values()))
+    return [[answer for answer in answers if lengths_of[_compared(answer)] == lengths] for lengths in sets_of_lengths]
 
 
 def _compared(answer: "AnswerRow") -> Any:
@@ -337,7 +322,7 @@ def _summary(
     answers: Sequence["AnswerRow"],
     labels: Mapping[str, str],
     runs: Mapping[str, "RunRow"],
-    metric: Bounds,
+    metric: Metric | None,
     reference: str,
     pairing: str,
 ) -> Summary:
@@ -376,11 +361,11 @@ def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
 
 def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of all facts by name. Where they differ, the value is a list of all values."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    values_of: dict[str, dict[str, Any]] = defaultdict(dict)
     for own in facts:
         for name, value in own.items():
-            found[name][canonical(value)] = value
-    return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in found.items()}
+            values_of[name][canonical(value)] = value
+    return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in values_of.items()}
 
 
 def of_answers(

@@ -14,22 +14,23 @@ def code_marks(
 ) -> list[str]:
     """Return a mark for each row, such as `earlier code 1f3a9c02`, or "".
 
-    A row has an earlier code if another code of that class was used last, over all `runs` of the store (see `last_use`). The last
-    used code is marked only beside a row of another code with an equal name. `listed`: see `listing_times`.
+    A row has an earlier code if another code of that class was used last, over all `runs` of the store (see
+    `last_use`). The last used code is marked only beside a row of another code with an equal name. `listed`: see
+    `listing_times`.
     """
     latest: dict[Hashable, str | None] = {}
     for run in sorted(runs, key=lambda run: last_use(run, listed)):
         latest |= dict(_codes(run.config))
     codes = [dict(_codes(row.config)) for row in rows]
-    found: dict[tuple[Hashable, Hashable], set[str | None]] = {}  # the codes of a class in the rows with a name
+    codes_by_name: dict[tuple[Hashable, Hashable], set[str | None]] = {}  # the codes of a class in the rows with a name
     for name, own in zip(names, codes, strict=True):
         for made, code in own.items():
-            found.setdefault((name, made), set()).add(code)
+            codes_by_name.setdefault((name, made), set()).add(code)
     return [
         ", ".join(
             f"{'last used' if code == latest[made] else 'earlier'} code {code[:8]}"
             for made, code in own.items()
-            if code is not None and (code != latest[made] or len(found[name, made]) > 1)
+            if code is not None and (code != latest[made] or len(codes_by_name[name, made]) > 1)
         )
         for name, own in zip(names, codes, strict=True)
     ]

@@ -19,18 +19,19 @@ def titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: S
 def differences(
     names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]
 ) -> list[str]:
-    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
+    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without
+    any.
 
-    A setting is left out if another one that differs determines it, as the training length may determine the batch size. Of paths
-    only the last part is returned if these parts differ.
+    A setting is left out if another one that differs determines it, as the training length may determine the batch
+    size. Of paths only the last part is returned if these parts differ.
 
-    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` (see
-    `last_use`) is marked as the last used one, the others as earlier.
+    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of
+    `times` (see `last_use`) is marked as the last used one, the others as earlier.
     """
     twins: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         twins.setdefault(name, []).append(place)
-    found = [""] * len(names)
+    texts = [""] * len(names)
     for places in twins.values():
         if len(places) > 1:
             known = dict.fromkeys(key for place in places for key in settings[place])
@@ -40,8 +41,8 @@ def differences(
             for place in places:
                 own = settings[place]
                 shown = {key: _last_part(key, own[key], values[key]) for key in odd if key in own}
-                found[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
-    return found
+                texts[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
+    return texts
 
 
 TELLING = ("train_length", "path", "d_model")  # settings that say more than those that they determine
@@ -49,13 +50,15 @@ TELLING = ("train_length", "path", "d_model")  # settings that say more than tho
 
 def _independent(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the names of the columns without those that another one determines, in their order."""
-    kept: list[str] = []
+    independent: list[str] = []
     telling = [key for name in TELLING for key in columns if key.rpartition(".")[2] == name]
     for key in dict.fromkeys([*telling, *columns]):
-        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in kept)
-        if key.endswith(".code") or all(len(found) > len({one for one, _ in found}) for found in pairs):
-            kept.append(key)
-    return [key for key in columns if key in kept]
+        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in independent)
+        if key.endswith(".code") or all(
+            len(value_pairs) > len({one for one, _ in value_pairs}) for value_pairs in pairs
+        ):
+            independent.append(key)
+    return [key for key in columns if key in independent]
 
 
 def _last_part(key: str, value: Any, column: Sequence[str]) -> Any:

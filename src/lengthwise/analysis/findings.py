@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.analysis.estimates import Estimate
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
@@ -21,28 +22,13 @@ LEARNED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedScore:
-    """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown).
-
-    `groups`: the means over equal groups of examples, which are the same for every seed; empty if they are not stored.
-    """
-
-    key: str
-    seed: int
-    mean: float
-    standard_error: float
-    n: int
-    groups: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Point:
     """An encoding's score at one length, over its seeds. `length` is in the task's unit."""
 
     length: int
     out_of_distribution: bool
     interval: Interval
-    seeds: tuple[SeedScore, ...]
+    seeds: tuple[Estimate, ...]
 
     @property
     def mean(self) -> float:
@@ -55,7 +41,7 @@ class Point:
     @property
     def n_examples(self) -> int:
         """Return the number of examples of all seeds together."""
-        return sum(s.n for s in self.seeds)
+        return int(sum(s.n for s in self.seeds))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +146,9 @@ class TaskFindings:
 
     @property
     def reference_length(self) -> int | None:
-        """Return the length that others are compared with: the longest evaluated length that was trained; None without one."""
+        """Return the length that others are compared with: the longest evaluated length that was trained; None without
+        one.
+        """
         return max(self.of_kind("trained"), default=None)
 
     def has_failed(self, series: Series) -> bool:
@@ -262,7 +250,9 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong to no study."""
+    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong
+    to no study.
+    """
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.answers import summaries
 from lengthwise.analysis.differences import LastUse, flat, plain, titles
+from lengthwise.analysis.estimates import Estimate, interval_of
 from lengthwise.analysis.findings import (
     SHIFTED,
     Baseline,
@@ -14,12 +15,10 @@ from lengthwise.analysis.findings import (
     Point,
     Published,
     RunInfo,
-    SeedScore,
     Series,
     StudyInfo,
     TaskFindings,
 )
-from lengthwise.analysis.intervals import of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.protocol import (
     canonical,
@@ -34,13 +33,13 @@ from lengthwise.analysis.reading import reading
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.scores import OfEvaluation
 from lengthwise.metrics import Metric, stored_metric
-from lengthwise.store.rows import Texts
+from lengthwise.store.rows import ScoreRow, Texts
 from lengthwise.values import SCORES
 
 RATE = "training.learning_rate"
 
 if TYPE_CHECKING:
-    from lengthwise.store import AnswerRow, RunRow, ScoreRow, Store, StudyRow
+    from lengthwise.store import AnswerRow, RunRow, Store, StudyRow
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
@@ -58,11 +57,10 @@ def findings(store: "Store", study: str | None = None) -> Findings:
             total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
             unlisted = total - len(runs)
         keys = [r.key for r in runs]
-        scores = now.scores(keys)
-        answers = now.answers(keys, *(name for name in MEASUREMENTS if name != SCORES))
+        answers = now.answers(keys, *MEASUREMENTS)
         others = {str(a.question["against"]) for a in answers if a.question.get("against")} - set(keys)
         compared = [run for run in now.runs() if run.key in others] if others else []
-    return dataclasses.replace(from_rows(studies, runs, scores, answers, compared, listed), unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, answers, compared, listed), unlisted=unlisted)
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -83,45 +81,52 @@ def metric_of(run: "RunRow") -> Metric:
 def from_rows(
     studies: Iterable["StudyRow"],
     runs: Sequence["RunRow"],
-    scores: Iterable["ScoreRow"],
-    answers: Sequence["AnswerRow"] = (),
+    answers: Iterable["AnswerRow"],
     compared: Iterable["RunRow"] = (),
     listed: Mapping[str, float] | None = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `answers`: those of other measurements. `compared`: runs of other studies that they compare the runs with. `listed`: see
-    `listing_times`.
+    `compared`: runs of other studies that the answers compare the runs with. `listed`: see `listing_times`.
     """
     known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
-    scored = {(s.key, text(s.asked)): s for s in scores}
-    answers = [answer for answer in answers if answer.measurement in MEASUREMENTS]
+    scores: dict[tuple[str, str], ScoreRow] = {}
+    others: list[AnswerRow] = []
+    for answer in answers:
+        if answer.measurement == SCORES:
+            scores[answer.key, text(answer.question)] = ScoreRow.of(answer)
+        elif answer.measurement in MEASUREMENTS:
+            others.append(answer)
     panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
         questions: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # those that differ only in the length
-        for asked in run.asked:
-            identity = rest_text(asked)
+        for requested in run.questions:
+            identity = rest_text(requested)
             if identity not in questions:
-                questions[identity] = (_without_length(asked), [])
-            questions[identity][1].append(asked)
+                questions[identity] = (_without_length(requested), [])
+            questions[identity][1].append(requested)
         for question, lengths in questions.values():
-            whole, part = (
+            whole_identity, rest_identity = (
                 canonical([run.task, run.metric, run.better, run.unit, first_train_length(run), some, question])
                 for some in (shared, rest)
             )
             # A model without attention shares no model settings with the others, so it is shown beside all of them.
-            found = alike[part] if mixer_of(run) is not None and alike[part] else {whole: panels.get(whole)}
-            for identity, panel in list(found.items()):
+            matching = (
+                alike[rest_identity]
+                if mixer_of(run) is not None and alike[rest_identity]
+                else {whole_identity: panels.get(whole_identity)}
+            )
+            for identity, panel in list(matching.items()):
                 if panel is None:
-                    panel = panels[identity] = alike[part][identity] = _Panel(
+                    panel = panels[identity] = alike[rest_identity][identity] = _Panel(
                         run, flat(shared | {"question": question}), canonical(question)
                     )
-                panel.add(run, {asked["length"]: scored.get((run.key, text(asked))) for asked in lengths})
+                panel.add(run, {asked["length"]: scores.get((run.key, text(asked))) for asked in lengths})
     if len(studies) == 1:
         panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(
@@ -135,7 +140,7 @@ def from_rows(
             for study in studies
         ),
         tasks=tuple(
-            panel.findings(title, panel.own(answers, rest_text), known, times)
+            panel.findings(title, panel.own(others, rest_text), known, times)
             for panel, title in zip(panels.values(), task_titles, strict=True)
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
@@ -166,7 +171,7 @@ def _without_length(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(info: Any, row: Any) -> dict[str, Any]:
     """Return the attributes of a row that a dataclass has under the same name, without those that need a conversion."""
-    names = {part.name for part in dataclasses.fields(info)} - {"facts", "published"}
+    names = {field.name for field in dataclasses.fields(info)} - {"facts", "published"}
     return {name: getattr(row, name) for name in names}
 
 
@@ -189,7 +194,9 @@ class _Panel:
         return canonical([self.first.task, self.first.metric, self.first.unit, RATE in self.settings, settings])
 
     def merge(self, other: "_Panel") -> None:
-        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this one."""
+        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this
+        one.
+        """
         for panel in (self, other):
             if not panel.rates:
                 panel.rates[panel.settings[RATE]] = [run.label for run in panel.encodings.values()]
@@ -200,7 +207,7 @@ class _Panel:
         self.scores |= other.scores
         self.encodings |= other.encodings
 
-    def add(self, run: "RunRow", scores: "Mapping[int, ScoreRow | None]") -> None:
+    def add(self, run: "RunRow", scores: Mapping[int, ScoreRow | None]) -> None:
         """Add a run with its scores by length, None for those that it does not have yet."""
         self.runs[run.key] = run
         self.lengths.update(scores)
@@ -253,13 +260,13 @@ class _Panel:
             unit=first.unit,
             train_length=self.train_length,
             shortest=shortest_drawn(first_config(first.config), self.train_length),
-            trained=trained_lengths(first_config(first.config), self.train_length, first.asked[0]),
+            trained=trained_lengths(first_config(first.config), self.train_length, first.questions[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
             settings=self.settings,
             keys=tuple(self.runs),
             notes=self.notes(),
-            answers=summaries(answers, of_run, known, self.metric.limits),
+            answers=summaries(answers, of_run, known, self.metric),
             baselines=self.baselines(),
         )
         done = sum(r.status == "done" for r in self.runs.values())
@@ -269,37 +276,32 @@ class _Panel:
         """Return the points of each encoding, by length."""
         return [
             tuple(
-                self.point(length, tuple(_seed_score(*row) for row in by_length[length]))
-                for length in sorted(by_length)
+                self.point(length, tuple(_estimate(*row) for row in by_length[length])) for length in sorted(by_length)
             )
             for by_length in self.scores.values()
         ]
 
-    def point(self, length: int, seeds: tuple[SeedScore, ...]) -> Point:
-        interval = of_seeds(
-            [s.mean for s in seeds],
-            [s.standard_error for s in seeds],
-            [s.n for s in seeds],
-            [s.groups for s in seeds],
-            self.metric,
-        )
+    def point(self, length: int, seeds: tuple[Estimate, ...]) -> Point:
+        interval = interval_of(seeds, self.metric.limits, share=self.metric.share)
         is_longer = length > self.train_length
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
-        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
-        found: dict[str, dict[int, float]] = {}
+        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length
+        will do.
+        """
+        scores_by_name: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():
             for baseline in score.baselines:
-                found.setdefault(baseline["name"], {}).setdefault(length, float(baseline["score"]))
+                scores_by_name.setdefault(baseline["name"], {}).setdefault(length, float(baseline["score"]))
                 floors |= {baseline["name"]} if baseline["floor"] else set()
         return tuple(
             Baseline(label=name, scores=dict(sorted(scores.items())), floor=name in floors)
-            for name, scores in found.items()
+            for name, scores in scores_by_name.items()
         )
 
-    def stored_scores(self) -> "Iterator[tuple[int, ScoreRow]]":
+    def stored_scores(self) -> Iterator[tuple[int, ScoreRow]]:
         """Yield all scores with their lengths."""
         for by_length in self.scores.values():
             for length, rows in by_length.items():
@@ -308,13 +310,13 @@ class _Panel:
     def notes(self) -> tuple[str, ...]:
         """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
         rows = sorted(self.stored_scores(), key=lambda row: row[0])
-        found = [score.note for _, score in rows if score.note]
+        on_scores = [score.note for _, score in rows if score.note]
         others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
             for run in others
         ]
-        return tuple(dict.fromkeys(found + sizes + self._note_on_rates()))
+        return tuple(dict.fromkeys(on_scores + sizes + self._note_on_rates()))
 
     def _note_on_rates(self) -> list[str]:
         if not self.rates:
@@ -324,8 +326,8 @@ class _Panel:
         return [f"each encoding has its own learning rate: {listed}; {plain(common)} for all others"]
 
 
-def _seed_score(run: "RunRow", score: "ScoreRow") -> SeedScore:
-    return SeedScore(
+def _estimate(run: "RunRow", score: ScoreRow) -> Estimate:
+    return Estimate(
         key=run.key,
         seed=run.seed,
         mean=score.mean,

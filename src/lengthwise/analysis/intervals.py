@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from lengthwise.metrics import Metric
-
 CONFIDENCE = 0.95
 QUANTILE_NORMAL = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # two-sided: 1.960
 RESAMPLES = 1000
@@ -23,9 +21,10 @@ Method = Literal["seeds and prompts", "crossed", "published"]
 class Interval:
     """A mean with its 95 % interval. `half_width`: before the ends are cut to `bounds`; NaN without an interval.
 
-    `basis`: "seeds" (Student's t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (a single seed:
-    over its examples, normal or by bootstrap), "rounds" (of a measurement of time, by order statistics) or "none". `bootstrap`: the
-    ends come from resampling, so they are only approximately symmetric; `half_width` is half of their difference.
+    `basis`: "seeds" (Student's t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (a
+    single seed: over its examples, normal or by bootstrap), "rounds" (of a measurement of time, by order statistics) or
+    "none". `bootstrap`: the ends come from resampling, so they are only approximately symmetric; `half_width` is half
+    of their difference.
     """
 
     mean: float
@@ -57,7 +56,9 @@ def quantile_t(degrees: float) -> float:
 
 
 def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None) -> Interval:
-    """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s: sample standard deviation."""
+    """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s: sample standard
+    deviation.
+    """
     if len(means) < 2:
         raise ValueError(f"an interval over seeds needs at least 2 seeds, got {len(means)}; use over_examples")
     mean = math.fsum(means) / len(means)
@@ -68,14 +69,17 @@ def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None
 
 
 def sample_variance(values: Sequence[float]) -> float:
-    """Return the sample variance of at least two finite numbers. `statistics.variance` computes with fractions, which is slow."""
+    """Return the sample variance of at least two finite numbers. `statistics.variance` computes with fractions, which
+    is slow.
+    """
     mean = math.fsum(values) / len(values)
     off = [value - mean for value in values]
     return max(0.0, math.fsum(d * d for d in off) - math.fsum(off) ** 2 / len(off)) / (len(off) - 1)
 
 
 def with_wilson(interval: Interval, examples: float) -> Interval:
-    """Return a share's interval, widened to Wilson's for that many examples: 0 of 256 correct does not prove a share of 0.
+    """Return a share's interval, widened to Wilson's for that many examples: 0 of 256 correct does not prove a share of
+    0.
 
     Without it, the interval of seeds that agree exactly, or of a single seed at 0 or 1, would have no width.
     """
@@ -95,24 +99,13 @@ def over_examples(mean: float, standard_error: float, bounds: tuple[float, float
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
 
 
-def over_texts(values: Sequence[float]) -> Interval:
-    """Return the mean over texts with a bootstrap interval; without one for a single text."""
-    if len(values) < 2:
-        return over_examples(values[0], math.nan)
-    return over_seeds_and_groups([list(values)])
-
-
-def of_share(share: float, examples: float) -> Interval:
-    """Return the share of correct answers of one model with Wilson's interval for that many examples."""
-    return with_wilson(Interval(share, share, share, 0.0, "examples"), examples)
-
-
 def over_rounds(values: Sequence[float]) -> Interval:
-    """Return the median of the rounds of a measurement with an interval from order statistics; without one for fewer than 6.
+    """Return the median of the rounds of a measurement with an interval from order statistics; without one for fewer
+    than 6.
 
-    Its ends are the k-th smallest and the k-th largest value. The number of values below the true median is binomial with
-    probability 1/2, whatever their distribution. So the interval misses the median with probability 2 P(Bin(n, 1/2) < k), and k is
-    the largest for which that is at most 5 %.
+    Its ends are the k-th smallest and the k-th largest value. The number of values below the true median is binomial
+    with probability 1/2, whatever their distribution. So the interval misses the median with probability 2 P(Bin(n,
+    1/2) < k), and k is the largest for which that is at most 5 %.
     """
     ordered, count, below, rank = sorted(values), len(values), 0, 0
     while 2 * (below + math.comb(count, rank)) <= (1 - CONFIDENCE) * 2**count:
@@ -132,20 +125,21 @@ def over_seeds_and_groups(
 ) -> Interval:
     """Return an interval over seeds and prompts, where every seed answers the same prompts.
 
-    `groups[s][g]`: seed s's mean over the g-th of equal groups of prompts. Each of 1,000 resamples draws as many groups with
-    replacement, and the ends are the 2.5th and 97.5th percentiles of the resampled means.
+    `groups[s][g]`: seed s's mean over the g-th of equal groups of prompts. Each of 1,000 resamples draws as many groups
+    with replacement, and the ends are the 2.5th and 97.5th percentiles of the resampled means.
 
-    "seeds and prompts": adds the deviation of the resampled groups and that of the seeds. The latter is Student's t over the
-    seeds' means, t(S − 1) · s / √S at the middles of 1,000 equal shares in random order. There are too few seeds to resample:
-    with three, the 95 % interval would reach from the lowest to the highest, and it would contain the true mean in 3 of 4
-    studies. With a single seed, the interval is over groups alone, and the basis is "examples". Deviations of G groups are
-    multiplied by √(G / (G − 1)), because resamples vary by that much less than samples. The variance of the seeds' means already
-    contains what seeds and groups cause only together (the interaction), so it is taken out of the deviations of the groups: its
-    estimate is the mean square of the residuals of the two-way table, as in an analysis of variance.
-    "crossed": draws both seeds and groups with replacement (the bootstrap of two crossed factors, Owen 2007). It is too narrow for
-    fewer than about ten seeds.
-    "published": over groups alone, from the 5th to the 95th percentile, as in the study of in-context function learning: a 90 %
-    interval that says nothing about other seeds.
+    "seeds and prompts": adds the deviation of the resampled groups and that of the seeds. The latter is Student's t
+    over the seeds' means, t(S − 1) · s / √S at the middles of 1,000 equal shares in random order. There are too few
+    seeds to resample: with three, the 95 % interval would reach from the lowest to the highest, and it would contain
+    the true mean in 3 of 4 studies. With a single seed, the interval is over groups alone, and the basis is "examples".
+    Deviations of G groups are multiplied by √(G / (G − 1)), because resamples vary by that much less than samples. The
+    variance of the seeds' means already contains what seeds and groups cause only together (the interaction), so it is
+    taken out of the deviations of the groups: its estimate is the mean square of the residuals of the two-way table, as
+    in an analysis of variance.
+    "crossed": draws both seeds and groups with replacement (the bootstrap of two crossed factors, Owen 2007). It is too
+    narrow for fewer than about ten seeds.
+    "published": over groups alone, from the 5th to the 95th percentile, as in the study of in-context function
+    learning: a 90 % interval that says nothing about other seeds.
 
     The random generator is seeded by the numbers themselves, so the same numbers give the same interval.
     """
@@ -184,55 +178,20 @@ def over_seeds_and_groups(
     return Interval(mean, *_within(bounds, low, high), (high - low) / 2, basis, bootstrap=True)
 
 
-def of_scores(
-    means: Sequence[float],
-    groups: Sequence[Sequence[float]],
-    standard_error: float,
-    bounds: tuple[float, float] | None = None,
-) -> Interval:
-    """Return the interval of scores of several seeds.
-
-    It is over seeds and prompts if every seed has equally many groups, otherwise over seeds. With a single seed it is over its
-    examples, whose standard error is given.
-    """
-    counts = {len(row) for row in groups}
-    if len(groups) == len(means) and len(counts) == 1 and min(counts) > 1:
-        interval = over_seeds_and_groups(groups)
-        mean = math.fsum(means) / len(means)  # the mean of rounded groups of nearly equal size differs slightly from it
-        low, high = _within(bounds, interval.low + mean - interval.mean, interval.high + mean - interval.mean)
-        return replace(interval, mean=mean, low=low, high=high)
-    return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], standard_error, bounds)
-
-
-def of_seeds(
-    means: Sequence[float],
-    standard_errors: Sequence[float],
-    counts: Sequence[float],
-    groups: Sequence[Sequence[float]],
-    metric: Metric,
-) -> Interval:
-    """Return the 95 % interval of a score.
-
-    For each seed, its mean, the standard error of that mean, its number of examples and the means of its groups of examples
-    are given ([] where no groups are stored). With groups, the interval is over seeds and groups, which are the same for
-    all seeds (`over_seeds_and_groups`). Without groups, it is over seeds: for shares of correct answers by `over_shares`,
-    otherwise by Student's t. With a single seed, it is over the examples.
-    """
-    same_groups = bool(groups) and all(groups)
-    if metric.share and len(means) > 1 and not same_groups and all(map(math.isfinite, means)):
-        return over_shares(means, counts)
-    interval = of_scores(means, groups, standard_errors[0], metric.limits)
-    if metric.share:  # seeds that answer the same prompts do not increase the number of prompts
-        return with_wilson(interval, (max if same_groups else sum)(counts))
-    return interval
+def shifted(interval: Interval, mean: float, bounds: tuple[float, float] | None) -> Interval:
+    """Return an interval around another mean: that of rounded groups of nearly equal size differs slightly from it."""
+    low, high = _within(bounds, interval.low + mean - interval.mean, interval.high + mean - interval.mean)
+    return replace(interval, mean=mean, low=low, high=high)
 
 
 def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
-    """Return the interval of a share of correct answers over at least two seeds: Student's t on the logit of the mean share.
+    """Return the interval of a share of correct answers over at least two seeds: Student's t on the logit of the mean
+    share.
 
-    A half-width h of the share p corresponds to h / (p (1 − p)) of its logit (delta method). h is that of Student's t over
-    the seeds' shares. It is at least 1.96 · √(p (1 − p) / N), the normal half-width over all N examples, because few seeds
-    may agree by chance. p includes half a correct and half a wrong answer, so that the logits of 0 and 1 are finite.
+    A half-width h of the share p corresponds to h / (p (1 − p)) of its logit (delta method). h is that of Student's t
+    over the seeds' shares. It is at least 1.96 · √(p (1 − p) / N), the normal half-width over all N examples, because
+    few seeds may agree by chance. p includes half a correct and half a wrong answer, so that the logits of 0 and 1 are
+    finite.
     `counts`: each seed's number of examples.
     """
     seeds = len(means)

@@ -29,8 +29,8 @@ def length_kind(run: "RunRow", question: Mapping[str, Any]) -> Kind:
 def trained_lengths(config: Mapping[str, Any], longest: int, question: Mapping[str, Any]) -> tuple[int, int]:
     """Return the shortest and the longest trained length. `longest`: the run's `train_length`.
 
-    For text and prompts of functions the shortest is 1, because training on the longest length covers all shorter ones. For other
-    tasks, each example has a single length.
+    For text and prompts of functions the shortest is 1, because training on the longest length covers all shorter ones.
+    For other tasks, each example has a single length.
     """
     return (1 if any(name in question for name in CONTAINS_SHORTER) else shortest_drawn(config, longest)), longest
 

@@ -16,7 +16,9 @@ MOST = 10**15  # the largest length; sums and means of larger ones would not be 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is never empty."""
+    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is
+    never empty.
+    """
 
     counts: dict[int, int]
 
@@ -45,16 +47,17 @@ class Histogram:
     def bins(self, most: int) -> list[tuple[int, int, int]]:
         """First length, last length and count of at most `most` bins of one width (1, 2, 5, 10, 20, ...).
 
-        Bins of width 1 are the lengths that occur; wider ones begin at multiples of their width, and empty ones are left out.
+        Bins of width 1 are the lengths that occur; wider ones begin at multiples of their width, and empty ones are
+        left out.
         """
         if len(self.counts) <= most:
             return [(length, length, count) for length, count in self.counts.items()]
         for width in (digit * 10**power for power in itertools.count() for digit in WIDTHS):
-            found: Counter[int] = Counter()
+            counts: Counter[int] = Counter()
             for length, count in self.counts.items():
-                found[length // width * width] += count
-            if len(found) <= most:
-                return [(first, first + width - 1, count) for first, count in found.items()]
+                counts[length // width * width] += count
+            if len(counts) <= most:
+                return [(first, first + width - 1, count) for first, count in counts.items()]
         raise AssertionError("one bin holds everything")
 
     def between(self, first: int, last: int) -> int:
@@ -65,8 +68,8 @@ class Histogram:
 def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
     """Return the lengths of one field in a data set of JSON lines: the words of a text, or the value of a whole number.
 
-    Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object or lacks the
-    field, and if there are no lines.
+    Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object
+    or lacks the field, and if there are no lines.
     """
     counts = Counter(_length(line, field, number) for number, line in enumerate(lines, 1) if line.strip())
     if not counts:
@@ -84,7 +87,8 @@ def _length(line: str | bytes, field: str, number: int) -> int:
     except (ValueError, RecursionError) as error:
         if text.startswith(BOM):
             raise ConfigError(
-                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take it out"
+                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take "
+                "it out"
             ) from None
         raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
     if not isinstance(row, dict):

@@ -16,7 +16,8 @@ def figure(value: float) -> str:
 
 
 def spread(interval: Interval) -> str:
-    """Format an interval as `± 0.012`, or as its two ends if it is not symmetric (`0.910 … 1.000`); "" without an interval.
+    """Format an interval as `± 0.012`, or as its two ends if it is not symmetric (`0.910 … 1.000`); "" without an
+    interval.
 
     A bootstrap interval counts as symmetric if its halves differ by less than a tenth. The first space is non-breaking.
     """

@@ -12,9 +12,11 @@ STORAGE_SETTINGS = ("path", "glob", "tokenizer")
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that runs with comparable scores share: all but the encoding, the position scheme and the seed.
+    """Return the settings that runs with comparable scores share: all but the encoding, the position scheme and the
+    seed.
 
-    A run that started from another one is compared with it, so its training settings are those of the first run of its lineage.
+    A run that started from another one is compared with it, so its training settings are those of the first run of its
+    lineage.
     """
     shared = {k: v for k, v in config.items() if k not in ("encoding", "seed", "parent")}
     if (first := first_config(config)) is not config:
@@ -44,7 +46,9 @@ def encoding_settings(run: "RunRow") -> dict[str, Any]:
 
 
 def lineage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in which runs that started from other runs differ: their own training, and their ancestors."""
+    """Return the settings in which runs that started from other runs differ: their own training, and their
+    ancestors.
+    """
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return {}

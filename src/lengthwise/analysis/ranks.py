@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, of_seeds, over_examples, over_shares
+from lengthwise.analysis.estimates import Estimate, interval_of, weighted
+from lengthwise.analysis.findings import Baseline, Series, TaskFindings
+from lengthwise.analysis.intervals import Interval, over_examples, over_shares
 from lengthwise.analysis.kinds import Kind
+from lengthwise.metrics import Metric
 from lengthwise.values import ConfigError, near_miss
 
 Ties = Literal["average", "published"]
@@ -17,7 +19,8 @@ DIGITS = 12  # significant digits of a score: sums of the same shares in another
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """An encoding's mean reciprocal ranks by the scores at lengths longer than training (`longer`) and at trained ones (`within`).
+    """An encoding's mean reciprocal ranks by the scores at lengths longer than training (`longer`) and at trained ones
+    (`within`).
 
     Lengths shorter than training count for neither. None without such scores.
     """
@@ -31,8 +34,9 @@ class Rank:
 class Ranking:
     """Encodings by their mean reciprocal rank, best first.
 
-    `queries`: the number of rankings in the means, one for each task and seed. `tasks`: the titles of the tasks. `dropped`: the
-    number of queries left out because an encoding has no score in them. `ties`: the rule for equal scores, see `ranking`.
+    `queries`: the number of rankings in the means, one for each task and seed. `tasks`: the titles of the tasks.
+    `dropped`: the number of queries left out because an encoding has no score in them. `ties`: the rule for equal
+    scores, see `ranking`.
     """
 
     ranks: tuple[Rank, ...]
@@ -55,13 +59,13 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
 
     Tests that differ from training (`shifts`) are excluded, because they would count one training several times.
 
-    A query is a task and a seed. Its encodings are ranked by their score over all lengths longer than training (`overall`), an
-    encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding has no score is
-    dropped. The interval is over seeds: each seed's mean over the tasks is one number.
+    A query is a task and a seed. Its encodings are ranked by their score over all lengths longer than training
+    (`overall`), an encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an
+    encoding has no score is dropped. The interval is over seeds: each seed's mean over the tasks is one number.
 
-    `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With "published",
-    they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this
-    favours the encodings at the top of the list.
+    `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With
+    "published", they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023;
+    with many zeros, this favours the encodings at the top of the list.
     """
     ties = require_ties(ties)
     tasks = [task for task in tasks if not task.shifted]
@@ -75,7 +79,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
         return None
     several_within = len({task for task, _ in within}) > 1
     ranks_longer, ranks_within = (_reciprocal_ranks(queries, tasks, ties) for queries in (longer, within))
-    found = [
+    ranks = [
         Rank(
             label=label,
             longer=_mean(label, ranks_longer),
@@ -84,7 +88,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
         for label in labels
     ]
     return Ranking(
-        ranks=tuple(sorted(found, key=lambda rank: -(rank.longer.mean if rank.longer else 0.0))),
+        ranks=tuple(sorted(ranks, key=lambda rank: -(rank.longer.mean if rank.longer else 0.0))),
         tasks=tuple(dict.fromkeys(task for task, _ in longer)),
         seeds=tuple(sorted({seed for _, seed in longer})),
         queries=len(longer),
@@ -112,41 +116,31 @@ def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "
 def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     """Return an encoding's score over all lengths of a kind, for each seed.
 
-    Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means over lengths,
-    which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not finite.
+    Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means
+    over lengths, which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not
+    finite.
     """
-    lengths = task.of_kind(kind)
-    points = [series.point_at(n) for n in lengths]
-    if not lengths or any(point is None for point in points):
-        return {}
-    by_seed: dict[int, list[tuple[float, int]]] = {}
-    for point in points:
-        for score in point.seeds if point else ():
-            by_seed.setdefault(score.seed, []).append((score.mean, score.n if task.metric.share else 1))
+    seeds = _complete_seeds(task, series, kind)
+    weights = {seed: _weights(scores, task.metric) for seed, scores in seeds.items()}
     return {
-        seed: math.fsum(mean * n for mean, n in scores) / sum(n for _, n in scores)
-        for seed, scores in by_seed.items()
-        if len(scores) == len(lengths) and all(math.isfinite(mean) for mean, _ in scores)
+        seed: math.fsum(w * score.mean for w, score in zip(weights[seed], scores, strict=True)) / sum(weights[seed])
+        for seed, scores in seeds.items()
     }
 
 
 def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
     """Return `overall` as an interval over seeds, or None without a score.
 
-    The interval is that of one score with the examples of all lengths, see `of_seeds`.
+    The interval is that of one score with the examples of all lengths, see `interval_of`.
     """
-    means = overall(task, series, kind)
-    if not means:
-        return None
-    points = [point for point in series.points if task.kind(point.length) == kind]
-    scores = {seed: [score for point in points for score in point.seeds if score.seed == seed] for seed in means}
-    errors = [math.hypot(*(s.standard_error for s in of_seed)) / len(points) for of_seed in scores.values()]
+    means = []
+    for scores in _complete_seeds(task, series, kind).values():
+        # With groups, the examples are the same at all lengths.
+        weights = [1.0] * len(scores) if scores[0].groups else _weights(scores, task.metric)
+        means.append(weighted(list(zip(weights, scores, strict=True)), sum(weights)))
     if len(means) == 1:
-        errors = [math.nan]  # the examples of several lengths may be related
-    counts = [sum(s.n for s in of_seed) for of_seed in scores.values()]
-    if all(s.groups for of_seed in scores.values() for s in of_seed):  # the same prompts at all lengths
-        counts = [max(s.n for s in of_seed) for of_seed in scores.values()]
-    return of_seeds(list(means.values()), errors, counts, _groups(points, list(means)), task.metric)
+        means = [replace(means[0], standard_error=math.nan)]  # the examples of several lengths may be related
+    return interval_of(means, task.metric.limits, share=task.metric.share) if means else None
 
 
 def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) -> float | None:
@@ -154,42 +148,43 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
 
     Return None if it has no score at one of the lengths, or if no encoding has scores at all of them.
     """
-    if not all(length in baseline.scores for length in task.of_kind(kind)):
+    lengths = task.of_kind(kind)
+    if not all(length in baseline.scores for length in lengths):
         return None
     for series in task.series:
-        for seed in overall(task, series, kind):
-            counts = {
-                point.length: score.n if task.metric.share else 1
-                for point in series.points
-                for score in point.seeds
-                if task.kind(point.length) == kind and score.seed == seed
-            }
-            return math.fsum(baseline.scores[length] * n for length, n in counts.items()) / sum(counts.values())
+        for scores in _complete_seeds(task, series, kind).values():
+            weights = _weights(scores, task.metric)
+            return math.fsum(baseline.scores[n] * w for n, w in zip(lengths, weights, strict=True)) / sum(weights)
     return None
 
 
-def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
-    """Return, for each seed, the mean over lengths of each group of prompts; [] if some score has no groups or different ones."""
-    by_seed = [[s for point in points for s in point.seeds if s.seed == seed] for seed in seeds]
-    if len({(len(score.groups), score.n) for scores in by_seed for score in scores}) != 1:
-        return []
-    return [
-        [math.fsum(values) / len(values) for values in zip(*(score.groups for score in scores), strict=True)]
-        for scores in by_seed
-    ]
+def _complete_seeds(task: TaskFindings, series: Series, kind: Kind) -> dict[int, list[Estimate]]:
+    """Return the scores at all lengths of a kind, of each seed that has a finite score at each of them."""
+    lengths = task.of_kind(kind)
+    by_seed: dict[int, list[Estimate]] = {}
+    for length in lengths:
+        for score in point.seeds if (point := series.point_at(length)) else ():
+            if math.isfinite(score.mean):
+                by_seed.setdefault(score.seed, []).append(score)
+    return {seed: scores for seed, scores in by_seed.items() if len(scores) == len(lengths)}
+
+
+def _weights(scores: Sequence[Estimate], metric: Metric) -> list[float]:
+    """Return the weights of the lengths in a mean over them, see `overall`."""
+    return [score.n if metric.share else 1 for score in scores]
 
 
 def _queries(
     tasks: Sequence[TaskFindings], labels: Sequence[str], kind: Kind
 ) -> tuple[dict[Key, dict[str, float]], int]:
     """Return the scores of all encodings by query, and the number of dropped queries."""
-    found: dict[Key, dict[str, float]] = {}
+    scores_by_query: dict[Key, dict[str, float]] = {}
     for task in tasks:
         own = {s.label: overall(task, s, kind) for s in task.series if s.label in labels}
         for seed in sorted({seed for scores in own.values() for seed in scores}):
-            found[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
-    whole = {key: scores for key, scores in found.items() if len(scores) == len(labels)}
-    return whole, len(found) - len(whole)
+            scores_by_query[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
+    whole = {key: scores for key, scores in scores_by_query.items() if len(scores) == len(labels)}
+    return whole, len(scores_by_query) - len(whole)
 
 
 def _reciprocal_ranks(
@@ -202,13 +197,14 @@ def _reciprocal_ranks(
 
 def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | None:
     """Return the mean of an encoding's reciprocal ranks."""
-    found = {key: ranks[label] for key, ranks in queries.items()}
-    if not found:
+    ranks_by_query = {key: ranks[label] for key, ranks in queries.items()}
+    if not ranks_by_query:
         return None
-    mean = math.fsum(found.values()) / len(found)
-    titles = {task for task, _ in found}
+    mean = math.fsum(ranks_by_query.values()) / len(ranks_by_query)
+    titles = {task for task, _ in ranks_by_query}
     by_seed = [
-        [value for (_, other), value in found.items() if other == seed] for seed in sorted({seed for _, seed in found})
+        [value for (_, other), value in ranks_by_query.items() if other == seed]
+        for seed in sorted({seed for _, seed in ranks_by_query})
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
         return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
@@ -216,14 +212,15 @@ def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | 
 
 
 def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> Interval:
-    """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same tasks.
+    """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same
+    tasks.
 
-    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares (`over_shares`) of
-    as many examples as there are comparisons with other encodings: n − 1 in each task.
+    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares
+    (`over_shares`) of as many examples as there are comparisons with other encodings: n − 1 in each task.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
     shares = [min(1.0, max(0.0, mean)) for mean in means]
-    found = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
-    mean, low, high = (lowest + (1 - lowest) * value for value in (found.mean, found.low, found.high))
-    return replace(found, mean=mean, low=low, high=high, half_width=(1 - lowest) * found.half_width)
+    share = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
+    mean, low, high = (lowest + (1 - lowest) * value for value in (share.mean, share.low, share.high))
+    return replace(share, mean=mean, low=low, high=high, half_width=(1 - lowest) * share.half_width)

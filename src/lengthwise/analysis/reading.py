@@ -1,17 +1,19 @@
-"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never more."""
+"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never
+more.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
-from lengthwise.analysis.intervals import of_scores
+from lengthwise.analysis.estimates import difference, interval_of
+from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.values import join_names
 
-# The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity, or 5 % of
-# the squared error of always answering 0.
+# The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity,
+# or 5 % of the squared error of always answering 0.
 MARGIN = 0.05
 
 FLOOR_WORDS = (
@@ -26,8 +28,10 @@ Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", 
 class Shortfall:
     """Why an encoding does not count as having learned its task, judged by its score at the training length.
 
-    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95 %
-    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is too low.
+    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95
+        %
+    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is
+    too low.
     """
 
     verdict: Literal["unlearned", "unclear"]
@@ -36,7 +40,9 @@ class Shortfall:
 
 
 def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
-    """Return why an encoding does not count as having learned the task, or None if it does or if it has no score there."""
+    """Return why an encoding does not count as having learned the task, or None if it does or if it has no
+    score there.
+    """
     point = series.point_at(task.reference_length) if task.reference_length is not None else None
     if point is None or not math.isfinite(point.mean):
         return None
@@ -52,9 +58,10 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
     Scores are paired by seed, and by group of prompts where groups are stored.
 
-    holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and reaches
-    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold (`shortfall`) ·
-    one seed: there is only one · unknown: a score is missing or not finite.
+    holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and
+        reaches
+    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold
+    (`shortfall`) · one seed: there is only one · unknown: a score is missing or not finite.
     """
     before, after = (
         series.point_at(task.reference_length) if task.reference_length is not None else None,
@@ -62,24 +69,25 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     )
     if before is None or after is None:
         return "unknown"
-    sign = 1 if task.metric.better == "lower" else -1
     start = {s.key: s for s in before.seeds}
-    pairs = [(start[s.key], s) for s in after.seeds if s.key in start]
-    losses = [sign * (new.mean - old.mean) for old, new in pairs]
-    if not losses or not all(map(math.isfinite, losses)):
+    pairs = [(s, start[s.key]) for s in after.seeds if s.key in start]
+    losses = [difference(*(pair if task.metric.better == "lower" else pair[::-1])) for pair in pairs]
+    if not losses or not all(math.isfinite(loss.mean) for loss in losses):
         return "unknown"
     if (short := shortfall(task, series)) is not None:
         return short.verdict
     if len(losses) < 2:
         return "one seed"
-    loss = of_scores(losses, [_group_losses(sign, old, new) for old, new in pairs], math.nan)
+    loss = interval_of(losses)
     if loss.high <= margin(task, before.length):
         return "holds"
     return "loses" if loss.low > 0 else "open"
 
 
 def margin(task: TaskFindings, length: int) -> float:
-    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that baseline's score."""
+    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that
+    baseline's score.
+    """
     scale = next((b.scores.get(length) for b in task.baselines if b.label == task.metric.scale), None)
     return MARGIN if scale is None else MARGIN * scale
 
@@ -90,13 +98,6 @@ def _margin_text(task: TaskFindings) -> str:
         return f"at most {100 * MARGIN:g} percentage points"
     limit = MARGIN if task.reference_length is None else margin(task, task.reference_length)
     return f"at most {limit:.3g} {task.metric.unit_text(task.unit)}".rstrip()
-
-
-def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
-    """Return the loss of each group of prompts, or [] where the two scores have no groups or different ones."""
-    if len(old.groups) != len(new.groups):
-        return []
-    return [sign * (b - a) for a, b in zip(old.groups, new.groups, strict=True)]
 
 
 def reading(task: TaskFindings, done: int) -> str:
@@ -123,10 +124,10 @@ def _reading(task: TaskFindings) -> str:
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    parts = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
-    judged = f"{where}, {'; '.join(parts)}." if parts else ""
+    clauses = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
+    judged = f"{where}, {'; '.join(clauses)}." if clauses else ""
     shortfalls = _shortfalls(task)  # this sentence names another length
-    there = "there" if parts and not shortfalls else f"at {longest:,} {task.unit}"
+    there = "there" if clauses and not shortfalls else f"at {longest:,} {task.unit}"
     return " ".join(filter(None, (judged, shortfalls, _best(task, longest, there))))
 
 
@@ -157,8 +158,8 @@ def _shortfalls(task: TaskFindings) -> str:
         if (short := shortfall(task, series)) is not None:
             verbs = UNCLEAR if short.verdict == "unclear" else FAILED_SHIFTED_TEST if task.shifted else UNLEARNED
             groups.setdefault((verbs, _reason(task, short)), []).append(series.label)
-    parts = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
-    return _capital("; ".join(parts) + ".") if parts else ""
+    clauses = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
+    return _capital("; ".join(clauses) + ".") if clauses else ""
 
 
 def _reason(task: TaskFindings, short: Shortfall) -> str:
@@ -233,7 +234,7 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
         return f"Its mean {task.metric.name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
         which = f"the {extreme} mean {task.metric.name} ({join_names(ties)}: {value})"
-        return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
+        return f"{_capital(there)}, {which} is {_description_of_best(task, best)}."
     text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric.name} ({value})"
     if there != "there":
         text += f" {there}"
@@ -262,7 +263,7 @@ def _beside(task: TaskFindings, best: Point) -> str:
     return ""
 
 
-def _why_no_best(task: TaskFindings, best: Point) -> str:
+def _description_of_best(task: TaskFindings, best: Point) -> str:
     if task.unbeaten_floor(best) is not None:
         return _beside(task, best)
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
@@ -290,6 +291,6 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; other seeds may give other results."
     if task.best(length) is None:
         score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
-        return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
+        return f"{where}, {score} is {_description_of_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
     return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}){beside and f', {beside}'}; {chance}."

@@ -5,7 +5,9 @@ from typing import Any
 
 
 def training_set(training: Mapping[str, Any]) -> str:
-    """Return a description of a run's training examples from its stored settings: `100,000 fixed examples, 25.6 epochs`."""
+    """Return a description of a run's training examples from its stored settings: `100,000 fixed examples, 25.6
+    epochs`.
+    """
     count = training.get("train_examples")
     if count is None:
         return "new examples at every step"

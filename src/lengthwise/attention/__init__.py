@@ -1,7 +1,7 @@
 """Attention with the forms of an encoding, on several backends.
 
-`attend` is for a model of your own. Our models call `plan`, which prepares once per forward pass and encoding everything
-that the layers share. `BACKENDS` lists the backends.
+`attend` is for a model of your own. Our models call `plan`, which prepares once per forward pass and encoding
+everything that the layers share. `BACKENDS` lists the backends.
 """
 
 from lengthwise.attention.backends import BACKENDS

@@ -1,4 +1,6 @@
-"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not needed."""
+"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not
+needed.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -14,7 +16,8 @@ else:
     Unknown = Any  # run-time type checks accept Never only as a return type
 
 _ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo and Bins
-    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding and packed "
+    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding "
+    "and packed "
     "texts, window= for a sliding window, and an encoding for numbers that are added to the logits": "attn_mask attention_mask "
     "mask key_padding_mask block_mask attn_bias bias",
     "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
@@ -31,7 +34,8 @@ _ADVICE = {  # what to write instead, and the names that it is for: those of oth
     "write bins=Bins(edges=...)": "edges",
     "write bins=Bins(first=...)": "first",
     "write bins=Bins(last=...)": "last",
-    "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up the steps "
+    "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up "
+    "the steps "
     "of one text": "past_key_values past_key_value kv_cache cache",
     "write encoding=": "position_encoding pos_encoding",
     "write backend=": "implementation",
@@ -48,7 +52,8 @@ def refuse_unknown(what: str, unknown: Mapping[str, object], arguments: Collecti
     """
     for name in unknown:
         advice = INSTEAD.get(name, "")
-        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in parentheses.
+        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in
+        # parentheses.
         applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(arguments)
         near = near_miss(name, arguments) + f"; its arguments are: {', '.join(arguments)}"
         raise ArgumentError(f"{what} has no argument {name!r}" + (f": {advice}" if applies else near))

@@ -13,14 +13,16 @@ from lengthwise.span import all_axes
 
 
 def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows: int) -> None:
-    """Raise `ConfigError` unless a cache, with a tensor for each layer, fits the model and the number of rows in the batch."""
+    """Raise `ConfigError` unless a cache, with a tensor for each layer, fits the model and the number of rows in the
+    batch.
+    """
     if len(layers) != num_layers:
         raise ConfigError(f"the cache must be made for the model's {num_layers} layers, got a cache for {len(layers)}")
     cached_rows = next((len(x) for x in layers if x is not None), rows)
     if cached_rows != rows:
         raise ConfigError(
-            f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache for "
-            "another batch"
+            f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache "
+            "for another batch"
         )
 
 
@@ -32,15 +34,17 @@ def select_rows(x: Tensor | None, rows: Int[Tensor, " n"]) -> Tensor | None:
 class KVCache:
     """Keys and values of every layer, in tensors that grow by doubling.
 
-    Keys are stored rotated. Positions and documents are stored once for all layers. A layer with a window of w keys stores the
-    last w - 1 to 4 w tokens only, however long the text is.
+    Keys are stored rotated. Positions and documents are stored once for all layers. A layer with a window of w keys
+    stores the last w - 1 to 4 w tokens only, however long the text is.
 
     Some encodings depend on the current length (dynamic NTK, LongRoPE). When their scale changes, the stored keys are
-    outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it. Only a
-    new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the model
-    empties and refills it when the scale changes (counted by `restarts`).
+    outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it.
+        Only a
+    new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the
+    model empties and refills it when the scale changes (counted by `restarts`).
 
-    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: the tokens that the first tensors have room for.
+    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: the tokens that the first tensors have room
+    for.
     """
 
     def __init__(self, num_layers: int, capacity: int = 0):
@@ -52,7 +56,8 @@ class KVCache:
         self._keys: list[Tensor | None] = [None] * num_layers
         self._values: list[Tensor | None] = [None] * num_layers
         self._features: list[Tensor | None] = [None] * num_layers
-        # How many tokens the buffer of a layer with a window holds, for each of the three lists; they are its first ones.
+        # How many tokens the buffer of a layer with a window holds, for each of the three lists; they are its first
+        # ones.
         self._stored = {name: [0] * num_layers for name in ("_keys", "_values", "_features")}
         self.inputs: Tensor | None = None
         self.positions: Int[Tensor, "b j"] | None = None
@@ -118,14 +123,17 @@ class KVCache:
     ) -> tuple[Float[Tensor, "b g j d"], Float[Tensor, "b g j d"]]:
         """Store a layer's new keys and values and return all of them so far.
 
-        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 before them.
+        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 before
+        them.
         """
         return self._store("_keys", layer, k, window), self._store("_values", layer, v, window)
 
     def update_features(
         self, layer: int, features: Float[Tensor, "b t r"], window: int | None = None
     ) -> Float[Tensor, "b j r"]:
-        """Store the features of a content-dependent encoding for a layer's new tokens and return those that `update` would."""
+        """Store the features of a content-dependent encoding for a layer's new tokens and return those that `update`
+        would.
+        """
         return self._store("_features", layer, features, window)
 
     @property
@@ -199,7 +207,9 @@ def _in_window(buffer: Tensor | None, stored: int, new: Tensor, window: int) -> 
 
 
 def _with_capacity(store: Tensor | None, like: Tensor, length: int, capacity: int) -> Tensor:
-    """Return `store`, or a larger copy if it has room for fewer than `length` tokens. The first has room for `capacity`."""
+    """Return `store`, or a larger copy if it has room for fewer than `length` tokens. The first has room for
+    `capacity`.
+    """
     if store is not None and store.shape[-2] >= length:
         return store
     size = capacity if store is None and capacity >= length else max(16, 1 << (length - 1).bit_length())

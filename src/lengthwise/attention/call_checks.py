@@ -81,15 +81,16 @@ def check_devices(q: Tensor, encoding: PositionEncoding | None, **tensors: Tenso
     if parameter is not None and parameter.device != q.device:
         name = type(encoding).__name__
         raise ConfigError(
-            f"{name} must be on the device of q, {q.device}, got {parameter.device}; call encoding.to({str(q.device)!r})"
+            f"{name} must be on the device of q, {q.device}, got {parameter.device}; call "
+            f"encoding.to({str(q.device)!r})"
         )
 
 
 def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
     """Raise `ConfigError` unless the encoding was made for the number of heads and the head dim of `q`."""
     name = type(encoding).__name__
-    # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
-    # heads share may stand beside one that has a row for each head.
+    # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that
+    # all heads share may stand beside one that has a row for each head.
     counts = [form.heads for form in (*modifiers.terms, modifiers.product) if form is not None and form.along("h")]
     rotation = modifiers.rotation
     if rotation is not None and rotation.heads > 1:

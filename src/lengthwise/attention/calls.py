@@ -29,12 +29,13 @@ class TokenInfo:
 
     All three describe all j tokens, also if there are fewer queries, as in a decoding step.
 
-    - `positions` [b|1, j]: position IDs, whole numbers of at least 0. Default: 0, 1, 2, ... in each document. [b|1, j, axes] for
-      encodings with several axes, such as `MRoPE`, for which [b|1, j] means that all axes of a token are equal.
-    - `documents` [b|1, j]: document IDs, any whole numbers. A token attends only to tokens of its own document; give padding a
-      document of its own. Default: all tokens of a row are in one document.
-    - `x` [b, j, c]: the input of the attention layer, from which q, k and v are computed. Only encodings that depend on content
-      read it.
+    - `positions` [b|1, j]: position IDs, whole numbers of at least 0. Default: 0, 1, 2, ... in each document. [b|1, j,
+      axes] for encodings with several axes, such as `MRoPE`, for which [b|1, j] means that all axes of a token are
+      equal.
+    - `documents` [b|1, j]: document IDs, any whole numbers. A token attends only to tokens of its own document; give
+      padding a document of its own. Default: all tokens of a row are in one document.
+    - `x` [b, j, c]: the input of the attention layer, from which q, k and v are computed. Only encodings that depend on
+      content read it.
 
     `attend` checks the values, because only there the shapes of q and k are known.
 
@@ -63,16 +64,18 @@ def attend(
 ) -> Float[Tensor, "b h i d"]:
     """Return attention with a position encoding, for a model of your own.
 
-    q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped-query attention) and i <= j. The queries are the last i
-    of the j tokens, so the same call serves training, a prompt, and a decoding step with cached (unrotated) keys.
+    q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped-query attention) and i <= j. The queries are the
+    last i of the j tokens, so the same call serves training, a prompt, and a decoding step with cached (unrotated)
+    keys.
 
-    `tokens`: a `TokenInfo` with position IDs, document IDs (for packed texts and padding) and the input of the layer (for encodings
-    that depend on content). Default: one document at the positions 0, 1, 2, ... `window`: a query attends only to the last
-    `window` keys (see `Mask`). `scale`: the factor of the logits. Default: 1/sqrt(d). `encoding_cache`: an `EncodingCache()` for
-    this text, when decoding step by step; without it every step computes the encoding's tables again.
+    `tokens`: a `TokenInfo` with position IDs, document IDs (for packed texts and padding) and the input of the layer
+    (for encodings that depend on content). Default: one document at the positions 0, 1, 2, ... `window`: a query
+    attends only to the last `window` keys (see `Mask`). `scale`: the factor of the logits. Default: 1/sqrt(d).
+    `encoding_cache`: an `EncodingCache()` for this text, when decoding step by step; without it every step computes the
+    encoding's tables again.
 
-    Raise `ConfigError` for invalid arguments, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
-    `attn_mask`, with what to write instead.
+    Raise `ConfigError` for invalid arguments, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such
+    as `attn_mask`, with what to write instead.
 
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
@@ -103,19 +106,20 @@ def statistics(
 ) -> Statistics:
     """Return statistics of the attention weights of `attend`, for each row of the batch and each head.
 
-    They are the mass by distance, the entropy, and the mass on the first and last keys; `Statistics` has the definitions. Distances
-    of positions with several axes are those of the highest axis of each token.
+    They are the mass by distance, the entropy, and the mass on the first and last keys; `Statistics` has the
+    definitions. Distances of positions with several axes are those of the highest axis of each token.
     They also work at lengths where a matrix of queries and keys does not fit into memory. There are no gradients.
 
-    The arguments before `queries` are those of `attend`. `queries` [b|1, i]: the queries to average over, for example all but
-    padding. Default: all. `bins`: how keys are grouped. Default: `Bins()`.
+    The arguments before `queries` are those of `attend`. `queries` [b|1, i]: the queries to average over, for example
+    all but padding. Default: all. `bins`: how keys are grouped. Default: `Bins()`.
 
     >>> zeros = torch.zeros(1, 1, 4, 8)
     >>> s = statistics(zeros, zeros, bins=Bins(first=1))  # uniform weights: 1, 1/2, 1/3, 1/4
     >>> s.bins, s.histogram[0, 0]
     ([(None, 0), (1, 1), (2, None)], tensor([0.5208, 0.2708, 0.2083], dtype=torch.float64))
     >>> s.first, s.entropy, s.most_entropy
-    (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64))
+    (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]],
+    dtype=torch.float64))
     """
     refuse_unknown("statistics", unknown, (*_COMMON_ARGUMENTS, "queries", "bins"))
     check_types(scale, q=q, k=k)

@@ -1,8 +1,8 @@
 """`EncodingCache`: the forms of encodings, stored for the steps of a decoding loop so that a step only selects entries.
 
-Tables over distances, segments, angles and gains depend on an encoding's parameters and on positions, but not on the tokens.
-So they are computed once for all positions up to a power of two, and again when the text grows past it or a parameter changes.
-Encodings need no support for this: the cache stores forms and slices them.
+Tables over distances, segments, angles and gains depend on an encoding's parameters and on positions, but not on the
+tokens. So they are computed once for all positions up to a power of two, and again when the text grows past it or a
+parameter changes. Encodings need no support for this: the cache stores forms and slices them.
 """
 
 import warnings
@@ -24,29 +24,30 @@ _MIN_LENGTH = 16  # positions, as in the KV cache
 class EncodingCache:
     """The forms of encodings for one text while it grows.
 
-    `cache.modifiers(encoding, span)` returns the same as `encoding.modifiers(span)`, but faster. The results agree up to the
-    rounding of forms that depend on the length they are computed for. For example, FIRE with a smooth activation uses a table
-    if that length is below its threshold and a grid otherwise (the error is within the grid's bound; 3e-9 of a logit was
-    observed).
+    `cache.modifiers(encoding, span)` returns the same as `encoding.modifiers(span)`, but faster. The results agree up
+    to the rounding of forms that depend on the length they are computed for. For example, FIRE with a smooth activation
+    uses a table if that length is below its threshold and a grid otherwise (the error is within the grid's bound; 3e-9
+    of a logit was observed).
 
     A `KVCache` contains one. In a decoding loop of your own, create one for each text and pass it to every call,
     `attend(..., encoding_cache=cache)`. One serves all layers.
 
-    Encodings whose scale depends on the current length (dynamic NTK, dynamic YaRN, LongRoPE) are exact for a single layer only:
-    its step equals the last row of one forward pass over the tokens so far. Past the training length the scale changes. The
-    keys and values of upper layers, which the loop passes to every step, were computed from inputs under an older scale. So
-    steps differ from one forward pass, and `attend` warns once. (One forward pass over the whole text also uses the last scale
-    in every row, unlike any step.) All tokens have to be processed again when `effective_length` changes, as `Decoder` does.
+    Encodings whose scale depends on the current length (dynamic NTK, dynamic YaRN, LongRoPE) are exact for a single
+    layer only: its step equals the last row of one forward pass over the tokens so far. Past the training length the
+    scale changes. The keys and values of upper layers, which the loop passes to every step, were computed from inputs
+    under an older scale. So steps differ from one forward pass, and `attend` warns once. (One forward pass over the
+    whole text also uses the last scale in every row, unlike any step.) All tokens have to be processed again when
+    `effective_length` changes, as `Decoder` does.
 
-    Forms are stored only if they are certain to be the same at the next step: without gradients, with fewer queries than keys
-    (a step, not a prompt), with positions below twice the number of tokens, and with a single axis of positions. Encodings that
-    depend on the current length, biases for every pair, and logit transforms are computed at every call. So is everything in a
-    graph of `torch.compile`.
+    Forms are stored only if they are certain to be the same at the next step: without gradients, with fewer queries
+    than keys (a step, not a prompt), with positions below twice the number of tokens, and with a single axis of
+    positions. Encodings that depend on the current length, biases for every pair, and logit transforms are computed at
+    every call. So is everything in a graph of `torch.compile`.
 
-    On a CPU, parameters and buffers are compared with copies of their values. On a GPU that would wait for the device. There a
-    tensor counts as unchanged if its address and the version that autograd counts are the same. This misses writes by torch's
-    fused optimizers and `parameter.data.mul_(2)`. After these, and after changing plain attributes, create a new
-    `EncodingCache`; cached keys and values are outdated then, too.
+    On a CPU, parameters and buffers are compared with copies of their values. On a GPU that would wait for the device.
+    There a tensor counts as unchanged if its address and the version that autograd counts are the same. This misses
+    writes by torch's fused optimizers and `parameter.data.mul_(2)`. After these, and after changing plain attributes,
+    create a new `EncodingCache`; cached keys and values are outdated then, too.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,9 @@ class EncodingCache:
         self._warned = False
 
     def watch_scale(self, encoding: PositionEncoding, span: Span) -> None:
-        """Warn once if an encoding's scale differs from that of the first call, because keys of upper layers are then outdated."""
+        """Warn once if an encoding's scale differs from that of the first call, because keys of upper layers are then
+        outdated.
+        """
         if self._warned or not encoding.depends_on_length() or torch.compiler.is_compiling():
             return
         now = int(effective_length_of(encoding, torch.tensor(span.length)))
@@ -63,8 +66,9 @@ class EncodingCache:
         if now != before:
             self._warned = True
             warnings.warn(
-                f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this decoding loop "
-                "began. In a model of several layers the keys and values of upper layers were computed under the older scale, and "
+                f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this "
+                "decoding loop began. In a model of several layers the keys and values of upper layers were computed "
+                "under the older scale, and "
                 "differ from those of one forward pass. Run all tokens again when "
                 "encoding.effective_length(torch.tensor(length)) changes, as lengthwise.models.Decoder does",
                 stacklevel=4,
@@ -173,7 +177,9 @@ def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.Attentio
 
 
 def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor, int], Tensor]:
-    """Return a function that selects along an axis of positions, from tensors with one row to tensors with those of positions."""
+    """Return a function that selects along an axis of positions, from tensors with one row to tensors with those of
+    positions.
+    """
     if consecutive:
         return lambda x, axis: x[(slice(None),) * axis + (indices,)]
     return lambda x, axis: x[0].movedim(axis - 1, 0)[positions].movedim(1, axis)

@@ -16,10 +16,10 @@ class Mask:
     """Which keys are visible to each query. The queries are the last `queries` of the `keys` tokens.
 
     `causal`: a query attends only to keys at its own index or before it.
-    `documents`: the document IDs of the keys; a token attends only to its own document. Padding is a document of its own (for
-    example -1), so that no other token attends to it and its own rows of weights are not empty.
-    `window`: a query attends only to the last `window` keys, including itself (sliding window). If not `causal`, also to as many
-    keys ahead: key j is visible to query i if |i - j| < window. i and j are indices, not position IDs.
+    `documents`: the document IDs of the keys; a token attends only to its own document. Padding is a document of its
+    own (for example -1), so that no other token attends to it and its own rows of weights are not empty.
+    `window`: a query attends only to the last `window` keys, including itself (sliding window). If not `causal`, also
+    to as many keys ahead: key j is visible to query i if |i - j| < window. i and j are indices, not position IDs.
     """
 
     queries: int
@@ -53,7 +53,9 @@ class Mask:
         return self.documents is None and (not self.causal or self.queries == 1) and not self.window_hides_keys
 
     def query_blocks(self, rows: int) -> Iterator[PairBlock]:
-        """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one document."""
+        """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one
+        document.
+        """
         offset = self.keys - self.queries
         for start in range(0, self.queries, rows):
             stop = min(self.queries, start + rows)

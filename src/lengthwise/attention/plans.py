@@ -70,13 +70,14 @@ def plan(
     check_backend(backend)
     if not BACKENDS[backend].supports_transforms and is_transformed():
         raise ConfigError(
-            f"backend {backend!r} does not support transforms of torch.func (vmap, grad, jvp) and forward-mode derivatives; use "
-            "backend='reference', or backend='auto', which then takes it"
+            f"backend {backend!r} does not support transforms of torch.func (vmap, grad, jvp) and forward-mode "
+            "derivatives; use backend='reference', or backend='auto', which then takes it"
         )
     if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
         encoding = f" ({modifiers.encoding})" if modifiers.encoding else ""
         raise ConfigError(
-            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one that does"
+            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one "
+            "that does"
         )
     return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask), modifiers.rotation)
 
@@ -85,13 +86,15 @@ def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
     """Raise `ConfigError` if the mask is not causal and a form is not defined for keys after the query."""
     if not mask.causal and modifiers.causal_forms:
         raise ConfigError(
-            f"{modifiers.encoding or modifiers.causal_forms[0]} is not defined for keys after the query; use causal=True, or a "
-            "bidirectional encoding (NoPE, RoPE, T5(bidirectional=True), ALiBi(bidirectional=True))"
+            f"{modifiers.encoding or modifiers.causal_forms[0]} is not defined for keys after the query; use "
+            "causal=True, or a bidirectional encoding (NoPE, RoPE, T5(bidirectional=True), ALiBi(bidirectional=True))"
         )
 
 
 def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) -> str | None:
-    """Return why a backend does not support the modifiers for float32 queries of 64 dims on the span's device, or None."""
+    """Return why a backend does not support the modifiers for float32 queries of 64 dims on the span's
+    device, or None.
+    """
     queries, keys = span.q.shape[1], span.k.shape[1]
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
     return BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
@@ -108,7 +111,9 @@ def gradients_unsupported_reason(backend: str, device: torch.device | str) -> st
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens' features."""
+    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens'
+    features.
+    """
     documents = None if mask.documents is None else mask.documents.to(features.device)
     computed = content_of(encoding, features, span, documents)
     rotation = next((form for form in computed if isinstance(form, TokenRotation)), modifiers.rotation)

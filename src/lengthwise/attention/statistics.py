@@ -1,7 +1,7 @@
 """Statistics of attention weights without a T x T matrix: mass by distance, entropy, mass on the first and last keys.
 
-Plain PyTorch, some queries at a time, supports every form on any device. What the CPU kernel supports takes one pass of it. Memory
-is O(T · bins), in addition to that of a block.
+Plain PyTorch, some queries at a time, supports every form on any device. What the CPU kernel supports takes one pass of
+it. Memory is O(T · bins), in addition to that of a block.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from lengthwise.values import ConfigError, require_integer
 class Bins:
     """How `statistics` groups keys.
 
-    - `edges`: the edges of the histogram's bins, ascending distances. Default: bins that double in width (0, 1, 2-3, 4-7, ...), in
-      both directions if attention is not causal.
+    - `edges`: the edges of the histogram's bins, ascending distances. Default: bins that double in width (0, 1, 2-3,
+      4-7, ...), in both directions if attention is not causal.
     - `first`, `last`: how many keys count as the first and as the last, at least 1.
 
     `Statistics` has the definitions. `measure` checks the values.
@@ -40,25 +40,27 @@ class Bins:
 class Statistics:
     """Means over the selected queries, for each row of the batch and each head, in float64.
 
-    Let p_ij = softmax_j(logit_ij) be the weight of key j (a share of 1) among the keys that are visible to query i, and d_ij the
-    distance, position of i - position of j:
+    Let p_ij = softmax_j(logit_ij) be the weight of key j (a share of 1) among the keys that are visible to query i, and
+    d_ij the distance, position of i - position of j:
 
-    - `histogram` [b, h, n]: mean_i of the sum of p_ij over the keys whose distance is in bin n. The m ascending `edges` divide
-      all distances into m + 1 bins: bin n has the distances at least edges[n-1] and below edges[n]. The first bin has no lower
-      end, the last no upper one. So the bins sum to 1, unless there are sinks. `bins` has the distances of each.
-    - `entropy` [b, h], in nats: mean_i of H_i, H_i = -Σ_j p_ij ln p_ij. exp(H_i) is the number of keys over which uniform
-      weights would have the same entropy.
+    - `histogram` [b, h, n]: mean_i of the sum of p_ij over the keys whose distance is in bin n. The m ascending `edges`
+      divide all distances into m + 1 bins: bin n has the distances at least edges[n-1] and below edges[n]. The first
+      bin has no lower end, the last no upper one. So the bins sum to 1, unless there are sinks. `bins` has the
+      distances of each.
+    - `entropy` [b, h], in nats: mean_i of H_i, H_i = -Σ_j p_ij ln p_ij. exp(H_i) is the number of keys over which
+      uniform weights would have the same entropy.
     - `most_entropy` [b|1, 1], in nats: mean_i of ln(number of keys visible to i), the entropy of uniform weights.
-      entropy / most_entropy is from 0 (one key has all the weight) to 1 (uniform); 0/0 if one key is visible to each query.
+      entropy / most_entropy is from 0 (one key has all the weight) to 1 (uniform); 0/0 if one key is visible to each
+      query.
     - `first` [b, h]: mean_i of the sum of p_ij over the `first_keys` first keys of i's document (attention sinks).
-    - `last` [b, h]: mean_i of the sum of p_ij over the `last_keys` last keys of i's document up to i, i's own among them.
-      A key may be among the first and the last.
+    - `last` [b, h]: mean_i of the sum of p_ij over the `last_keys` last keys of i's document up to i, i's own among
+      them. A key may be among the first and the last.
 
-    First and last refer to indices, as masks do; distance refers to positions. A key that a window hides has weight 0, but still
-    counts as one of the first keys.
+    First and last refer to indices, as masks do; distance refers to positions. A key that a window hides has weight 0,
+    but still counts as one of the first keys.
 
-    With sinks, a weight is the share of its key in a denominator that has the sink too. So the bins sum to 1 - `sink` [b, h],
-    the mean share of the sink, and so do the terms of H_i: it counts keys only.
+    With sinks, a weight is the share of its key in a denominator that has the sink too. So the bins sum to 1 - `sink`
+    [b, h], the mean share of the sink, and so do the terms of H_i: it counts keys only.
 
     `query_entropy` [b, h, i] is H_i and `query_keys` [b|1, i] the number of visible keys, for all queries.
     """
@@ -163,7 +165,8 @@ def require_ascending(edges: Sequence[Any]) -> tuple[int, ...]:
     wrong = next((n for n in range(1, len(values)) if values[n] <= values[n - 1]), None)
     if wrong is not None:
         raise ConfigError(
-            f"edges must be strictly ascending, got {values[wrong]} after {values[wrong - 1]}; sort them and remove duplicates"
+            f"edges must be strictly ascending, got {values[wrong]} after {values[wrong - 1]}; sort them and remove "
+            "duplicates"
         )
     return values
 

@@ -29,24 +29,25 @@ class _Table:
 class NgramModel:
     """Interpolated Witten-Bell estimates of the next symbol (a byte or a token), from counts of n-grams in a text.
 
-    With c(h) the count of a context h, T(h) the number of different symbols that followed it, h' the context without its first
-    symbol, and V the number of symbols:
+    With c(h) the count of a context h, T(h) the number of different symbols that followed it, h' the context without
+    its first symbol, and V the number of symbols:
 
         P(w | h) = (c(h w) + T(h) P(w | h')) / (c(h) + T(h)),        below the unigram: 1 / V
 
-    A context that does not occur in the text has P(w | h) = P(w | h'). Memory is proportional to the number of distinct n-grams (12
-    bytes each, and 20 for each context; 4 more if V^n exceeds 2^32), not to the length of the text.
+    A context that does not occur in the text has P(w | h) = P(w | h'). Memory is proportional to the number of distinct
+    n-grams (12 bytes each, and 20 for each context; 4 more if V^n exceeds 2^32), not to the length of the text.
 
-    Source: Witten and Bell 1991, "The Zero-Frequency Problem" (method C); in this interpolated form Chen and Goodman 1999, "An
-    Empirical Study of Smoothing Techniques for Language Modeling", section 2.5. It has no parameter to tune. Kneser-Ney's
-    discounts are estimated from the numbers of n-grams that occur once or twice, which is unreliable with only 256 bytes.
+    Source: Witten and Bell 1991, "The Zero-Frequency Problem" (method C); in this interpolated form Chen and Goodman
+    1999, "An Empirical Study of Smoothing Techniques for Language Modeling", section 2.5. It has no parameter to tune.
+    Kneser-Ney's discounts are estimated from the numbers of n-grams that occur once or twice, which is unreliable with
+    only 256 bytes.
     """
 
     def __init__(self, text: ArrayLike, sizes: Sequence[int] | None = None, *, order: int = 3, symbols: int = BYTES):
         """Count the n-grams of 1 to `order` symbols.
 
-        `text` [n]: bytes, or tokens as unsigned integers below `symbols`. `sizes`: the sizes of its documents (None: one document).
-        N-grams across documents are not counted.
+        `text` [n]: bytes, or tokens as unsigned integers below `symbols`. `sizes`: the sizes of its documents (None:
+        one document). N-grams across documents are not counted.
         """
         data = np.ascontiguousarray(text)
         if data.ndim != 1 or data.dtype.kind != "u" or not len(data):
@@ -69,7 +70,8 @@ class NgramModel:
     def nats(self, pieces: ArrayLike, order: int | None = None) -> Array:
         """Return -log P of every symbol of the pieces [b, t], float64 [b, t], from those before it in its own piece.
 
-        `order`: use at most the last `order` - 1 symbols. None stands for the model's order; 0 makes all equally probable.
+        `order`: use at most the last `order` - 1 symbols. None stands for the model's order; 0 makes all equally
+        probable.
         """
         order = self.order if order is None else order
         if not 0 <= order <= self.order:

@@ -1,10 +1,11 @@
 """Baselines for every prefix of a prompt: least squares, averaging, nearest neighbours, lasso and constants.
 
-Every function takes prompts `xs` [b, n, d] and labels `ys` [b, n] and returns float64 [b, n]: column i is the prediction for
-`xs[:, i]` from the first i examples. Before the first example, methods that learn from examples predict 0.
+Every function takes prompts `xs` [b, n, d] and labels `ys` [b, n] and returns float64 [b, n]: column i is the
+prediction for `xs[:, i]` from the first i examples. Before the first example, methods that learn from examples predict
+0.
 
-Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", and its code; Bhattamishra et al. 2023 for the null classifier
-and the single neighbour.
+Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", and its code; Bhattamishra et al. 2023 for the null
+classifier and the single neighbour.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +19,9 @@ from lengthwise.values import install_extra
 
 Array = NDArray[np.float64]
 
-# A row adds a direction to the row space if the part of it outside that space is longer than this share of the longest row so
-# far. Shorter parts are rounding errors: of these computations, or (in units of the inputs' machine epsilon) of the inputs.
+# A row adds a direction to the row space if the part of it outside that space is longer than this share of the longest
+# row so far. Shorter parts are rounding errors: of these computations, or (in units of the inputs' machine epsilon) of
+# the inputs.
 RANK_TOLERANCE = 1e-13
 INPUT_EPSILONS = 16
 CHUNK = 320  # prompts that are processed at once, so that their data stays in the CPU cache
@@ -29,14 +31,15 @@ MAX_DISTANCES = 1 << 17  # distances held in memory at once
 def least_squares(xs: ArrayLike, ys: ArrayLike) -> Array:
     """Return least-squares predictions w · x with w = X⁺ y of the prefix, the solution of minimum norm.
 
-    Each example is one orthogonal update. The row space has an orthonormal basis V, which grows when an example has a new
-    direction. In its coordinates the examples have a triangular factor R, which Givens rotations update with each example. Then
-    w = V R⁻¹ z is the minimum-norm solution at every rank. It is as accurate as a separate decomposition of each prefix, also
-    for repeated examples and contradictory labels, because nothing is squared or subtracted out again.
+    Each example is one orthogonal update. The row space has an orthonormal basis V, which grows when an example has a
+    new direction. In its coordinates the examples have a triangular factor R, which Givens rotations update with each
+    example. Then w = V R⁻¹ z is the minimum-norm solution at every rank. It is as accurate as a separate decomposition
+    of each prefix, also for repeated examples and contradictory labels, because nothing is squared or subtracted out
+    again.
 
-    A new direction must be longer than `RANK_TOLERANCE` of the longest row so far, or than 2e-6 for float32 inputs: inputs of a
-    subspace leave it by their own rounding errors, and label noise would be fitted there. (That still happens in a few prompts,
-    whose first inputs nearly lie in a smaller subspace.)
+    A new direction must be longer than `RANK_TOLERANCE` of the longest row so far, or than 2e-6 for float32 inputs:
+    inputs of a subspace leave it by their own rounding errors, and label noise would be fitted there. (That still
+    happens in a few prompts, whose first inputs nearly lie in a smaller subspace.)
     """
     dtype = np.asarray(xs).dtype
     epsilon = float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
@@ -136,7 +139,9 @@ def nearest(xs: ArrayLike, ys: ArrayLike, k: int = 3) -> Array:
 
 
 def _nearest(queries: Array, keys: Array, labels: Array, first: int, k: int) -> Array:
-    """Return predictions for queries whose indices among the keys start at `first`. Inputs have coordinates first [d, b, n]."""
+    """Return predictions for queries whose indices among the keys start at `first`. Inputs have coordinates first [d,
+    b, n].
+    """
     distance = np.zeros((*queries.shape[1:], keys.shape[2]))
     difference = np.empty_like(distance)
     for query, key in zip(queries, keys, strict=True):
@@ -159,8 +164,9 @@ def lasso(
 ) -> Array:
     """Return the predictions w · x of scikit-learn's `Lasso` without intercept.
 
-    w minimises |y − X w|² / 2i + alpha |w|₁ over the prefix of i examples. Every prompt and prefix needs its own fit, so `columns`
-    selects the columns to compute; the result has these, in this order. Raises `ConfigError` if scikit-learn is not installed.
+    w minimises |y − X w|² / 2i + alpha |w|₁ over the prefix of i examples. Every prompt and prefix needs its own fit,
+    so `columns` selects the columns to compute; the result has these, in this order. Raises `ConfigError` if
+    scikit-learn is not installed.
     """
     require(["lasso"])
     from sklearn import config_context
@@ -193,7 +199,8 @@ def mean_label(xs: ArrayLike, ys: ArrayLike) -> Array:
 
 
 def best_constant_label(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """Return in each column the label, 1 or −1, that is more frequent in this column of all prompts; 1 if both are as frequent.
+    """Return in each column the label, 1 or −1, that is more frequent in this column of all prompts; 1 if both are as
+    frequent.
 
     So the chance level of each length is that of its own labels, as for the constant answer of tasks with few answers.
     """
@@ -241,7 +248,8 @@ def predictions(name: str, xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] 
     xs, ys = np.asarray(xs), np.asarray(ys)
     if xs.ndim == 3 and (min(columns, default=0) < 0 or last > xs.shape[1]):
         raise ValueError(
-            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got {list(columns)}"
+            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got "
+            f"{list(columns)}"
         )
     if name == "lasso":
         return lasso(xs, ys, columns)
@@ -253,8 +261,8 @@ def _prompts(xs: ArrayLike, ys: ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     if x.ndim != 3 or y.shape != x.shape[:2] or 0 in x.shape:
         raise ValueError(
-            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} and "
-            f"{list(y.shape)}"
+            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} "
+            f"and {list(y.shape)}"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("all numbers in prompts and labels must be finite; leave out prompts with other numbers")

@@ -22,9 +22,9 @@ def uniform(inputs: ArrayLike, vocab: int) -> Array:
 def ngram(inputs: ArrayLike, vocab: int, order: int = 2) -> Array:
     """Return the share of each symbol among those that followed the last `order` - 1 symbols so far: float64 [b, t, v].
 
-    Slot t predicts the symbol after `inputs[:, t]`, from `inputs[:, : t + 1]` alone. If this context is new, it backs off to a
-    context that is one symbol shorter, and finally to the uniform distribution. Counts are not smoothed. Order 1 counts symbols,
-    order 2 pairs.
+    Slot t predicts the symbol after `inputs[:, t]`, from `inputs[:, : t + 1]` alone. If this context is new, it backs
+    off to a context that is one symbol shorter, and finally to the uniform distribution. Counts are not smoothed. Order
+    1 counts symbols, order 2 pairs.
     """
     tokens = _sequences(inputs, vocab)
     if order < 1:
@@ -49,7 +49,9 @@ WITHOUT_ORDER = ("every symbol alike", "counts of symbols")  # do not depend on 
 
 
 def _count(tokens: NDArray[np.int64], vocab: int, context: int, probabilities: Array) -> None:
-    """Overwrite `probabilities` in place where the last `context` symbols occurred before, with the shares of their followers."""
+    """Overwrite `probabilities` in place where the last `context` symbols occurred before, with the shares of their
+    followers.
+    """
     count, length = tokens.shape
     counts = np.zeros((count, vocab**context, vocab))
     rows, last = np.arange(count), np.zeros(count, np.int64)  # the last symbols as digits of one number

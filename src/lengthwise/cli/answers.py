@@ -10,6 +10,7 @@ from lengthwise.cli.printing import one_line, print_json, stdout
 if TYPE_CHECKING:
     from lengthwise.measurements.answer_file import FileAnswer
 
+ANSWERS = ".jsonl"  # the ending of files of measurements
 PICTURES = ("svg", "png", "pdf")
 
 

@@ -98,7 +98,8 @@ def with_plugins(
     """Run a command. The plug-ins' classes are listed while it runs.
 
     Args:
-        plugin: A Python file or module with your own encodings, tasks or position schemes, to be used by name. May be repeated.
+        plugin: A Python file or module with your own encodings, tasks or position schemes, to be used by name. May be
+            repeated.
     """
     from lengthwise.plugins import plugins
 

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 
-from lengthwise.cli.answers import show_answers
+from lengthwise.cli.answers import ANSWERS, show_answers
 from lengthwise.cli.options import FLATTENED, Threads, named_as_options, option_class, option_values, split_names
 from lengthwise.cli.output_file import new_file, picture_file
 from lengthwise.cli.printing import FittedTable, json_text, note_lines, one_line, stdout
@@ -39,8 +39,8 @@ class Output:
     memory: Annotated[bool, Parameter(negative="--no-memory")] = True
     """Measure the peak memory of a training step, too."""
     out: str | None = None
-    """File for the times of all rounds, from which the same command continues, and which --compare reads. [default: nothing is
-    saved]"""
+    """File for the times of all rounds, from which the same command continues, and which --compare reads. [default:
+    nothing is saved]"""
     plot: str | None = None
     """Picture to write: a file whose name ends in .svg, .png, .pdf or .html. [default: none]"""
     compare: tuple[str, str] | None = None
@@ -67,12 +67,14 @@ def command(
     The exit code is 1 if some encoding could not be measured at any length, and 2 if none could.
 
     Args:
-        names: Encodings to measure, optionally with settings, and mixers such as mamba or retnet. NoPE is always measured.
-            [default: all encodings]
+        names: Encodings to measure, optionally with settings, and mixers such as mamba or retnet. NoPE is always
+            measured. [default: all encodings]
     """
     encodings = (*names, *split_names(output.encodings))
     if output.compare is not None:
         return _compare(output, encodings)
+    if files := [name for name in encodings if name.endswith(ANSWERS)]:
+        _refuse_file(files[0])
     out = None if output.out is None else new_file(output.out, force=True)
     plot = None if output.plot is None else picture_file(output.plot, (".svg", ".png", ".pdf", ".html"))
     if out is not None and plot is not None and out.absolute() == plot.absolute():
@@ -87,6 +89,16 @@ def command(
         interrupt.hint = hint if has_times else "no round was finished"  # type: ignore[attr-defined]
         raise interrupt
     return _exit_code(answer)
+
+
+def _refuse_file(path: str) -> NoReturn:
+    from lengthwise.measurements.answer_file import read
+
+    read(Path(path), Speed.name)
+    raise ConfigError(
+        f"{path} is a file of `lengthwise bench`, which measures encodings; compare two files with --compare A B, or "
+        f"continue this one with --out {path}"
+    )
 
 
 def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Output) -> "SpeedOptions":
@@ -104,7 +116,9 @@ def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Outpu
 
 
 def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, KeyboardInterrupt | None]":
-    """Measure what the file does not have. Return the answer, and the interrupt that stopped the measurement, if one did."""
+    """Measure what the file does not have. Return the answer, and the interrupt that stopped the measurement, if one
+    did.
+    """
     from lengthwise.measurements.answer_file import recording
     from lengthwise.speed.measure import Benchmark
     from lengthwise.training.numerics import keep_freed_memory
@@ -120,7 +134,8 @@ def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, K
             return record.answer, interrupt
     if rows_before == len(record.answer.rows):
         print(
-            f"lengthwise: {one_line(out)} already has all rounds, so nothing was measured; to measure again, name another --out",
+            f"lengthwise: {one_line(out)} already has all rounds, so nothing was measured; to measure again, name "
+            "another --out",
             file=sys.stderr,
         )
     return record.answer, None
@@ -174,8 +189,8 @@ def _renderables(comparison: "Comparison", names: Sequence[str]) -> Iterator["Re
     notes = [*(f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)), *comparison.notes]
     if comparison.changes:
         notes.append(
-            f"Test of Mann and Whitney on the ratios to {BASELINE} of the rounds, with Holm's correction; a change is claimed if "
-            f"p is at most {LEVEL} and the median changed by at least {SMALLEST_CHANGE:.0%}."
+            f"Test of Mann and Whitney on the ratios to {BASELINE} of the rounds, with Holm's correction; a change is "
+            f"claimed if p is at most {LEVEL} and the median changed by at least {SMALLEST_CHANGE:.0%}."
         )
     yield from note_lines(list(map(one_line, notes)))
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def command(*runs: Runs, study: str | None = None, place: Place = Place()) -> int:
     """Stop runs that are not finished. Workers on any machine stop them within seconds, and do not start them.
 
-    Their checkpoints and scores stay. The report shows these runs as failed with the error "cancelled". `lengthwise retry` or
-    `lengthwise run` continues them.
+    Their checkpoints and scores stay. The report shows these runs as failed with the error "cancelled". `lengthwise
+    retry` or `lengthwise run` continues them.
 
     Example: lengthwise cancel 3f9a 77c0; lengthwise cancel --study quickstart
 

@@ -25,8 +25,9 @@ def command(
         names: Encodings to check, separated by spaces. [default: all]
         encodings: The same names, comma-separated: rope,fire.
         theorems: Check published theorems about the encodings numerically, instead of the conformance suite.
-        device: On a GPU (cuda, cuda:1, ...), compare our GPU kernels with the reference there, instead of the conformance suite,
-            which runs on the CPU. If all comparisons pass, `backend="auto"` uses the kernels on GPUs of this kind.
+        device: On a GPU (cuda, cuda:1, ...), compare our GPU kernels with the reference there, instead of the
+            conformance suite, which runs on the CPU. If all comparisons pass, `backend="auto"` uses the kernels on GPUs
+            of this kind.
         json: Print JSON.
     """
     if device != "cpu":

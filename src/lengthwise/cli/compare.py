@@ -123,7 +123,8 @@ def command(
     Example: lengthwise compare rope alibi fire --text notes/ --train-length 256 --lengths 256,512,1024 --seeds 3
 
     Args:
-        names: Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by all layers).
+        names: Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by
+            all layers).
     """
     executor = executors.executor()
     study = study_of((*names, *split_names(comparison.encodings)), comparison, settings)

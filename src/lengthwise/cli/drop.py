@@ -18,11 +18,12 @@ def command(
 ) -> int:
     """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
 
-    Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not deleted,
-    and neither is their study. The command prints what it deleted and what it did not. If a study file still lists a deleted run,
-    `lengthwise run` trains it from the beginning.
+    Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not
+    deleted, and neither is their study. The command prints what it deleted and what it did not. If a study file still
+    lists a deleted run, `lengthwise run` trains it from the beginning.
 
-    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
+    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart
+    --finished
 
     Args:
         runs: Keys of the runs, or their first digits.
@@ -55,17 +56,17 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
     from lengthwise.store import StoreError
 
     deleted = dropped.runs or dropped.studies
-    if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.kept):
+    if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.remaining):
         raise StoreError(
-            f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; add "
-            "--finished to delete them"
+            f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; "
+            "add --finished to delete them"
         )
 
 
 def _print(dropped: "Dropped", study: str | None) -> None:
     for run in dropped.runs:
         print(f"deleted {description(run)}: {run.status}")
-    for run, reason in dropped.kept:
+    for run, reason in dropped.remaining:
         print(f"kept {description(run)}: {one_line(reason)}")
     for key, reason in dropped.stuck:
         print(f"kept {one_line(key)}: {one_line(reason)}")

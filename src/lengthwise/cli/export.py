@@ -58,8 +58,8 @@ def answers(
 ) -> int:
     """Write the answers of a measurement as CSV or Parquet, with one row for each of their rows.
 
-    They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet needs
-    pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
+    They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet
+    needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Training curves are the answers of `training`.
 
@@ -89,7 +89,9 @@ def answers(
 
 
 def _write_table(study: str, measurement: str, out: str, force: bool, place: Place) -> int:
-    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard output."""
+    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard
+    output.
+    """
     from lengthwise.exchange.tables import table_file
 
     path, ending = _target(out, force, measurement)
@@ -140,15 +142,15 @@ def charts(study: str, /, *, out: str, format: str = "svg", force: bool = False,
     if not overwrite:
         require_new(out, fix="name another folder, or add --force" if Path(out).is_dir() else "")
     with place.reading() as store:
-        found = pictures(findings(store, study))
-        if not found:
+        drawn = pictures(findings(store, study))
+        if not drawn:
             raise no_results("score", study, store)
     if overwrite:
-        _write_pictures(found, Path(out), format)
+        _write_pictures(drawn, Path(out), format)
     else:
         with new_folder(out) as draft:
-            _write_pictures(found, draft, format)
-    print(f"{one_line(out)}: {counted(len(found), 'chart')} of {one_line(study)}")
+            _write_pictures(drawn, draft, format)
+    print(f"{one_line(out)}: {counted(len(drawn), 'chart')} of {one_line(study)}")
     return 0
 
 
@@ -177,7 +179,8 @@ def bundle(
     Args:
         study: The study's name; `lengthwise list studies` lists them.
         out: The file to write, which ends in .zip.
-        weights: Write the weights of trained runs too. Without them, `lengthwise probe` cannot measure the imported runs.
+        weights: Write the weights of trained runs too. Without them, `lengthwise probe` cannot measure the imported
+            runs.
         force: Overwrite the file if it exists.
     """
     from lengthwise.exchange.bundle import export_bundle
@@ -187,8 +190,8 @@ def bundle(
         raise ConfigError(f"--out must end in .zip, got {out!r}")
     with place.reading() as store:
         counts = export_bundle(store, study, path, weights=weights)
-    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
-    print(f"{one_line(path)}: {one_line(study)} with {parts} and the weights of {counted(counts['weights'], 'run')}")
+    contents = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
+    print(f"{one_line(path)}: {one_line(study)} with {contents} and the weights of {counted(counts['weights'], 'run')}")
     if weights and (missing := counts["runs"] - counts["weights"]):
         print(f"lengthwise: the bundle has no weights of {counted(missing, 'run')}", file=sys.stderr)
     return 0

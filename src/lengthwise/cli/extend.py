@@ -30,15 +30,16 @@ class ExtendOptions:
     """The options of the command."""
 
     methods: str
-    """Encodings to put in place of the model's own, comma-separated: yarn:factor=4,pi:factor=4,nope. RoPE's base and layout
-    stay those of the model unless a method sets them."""
+    """Encodings to put in place of the model's own, comma-separated: yarn:factor=4,pi:factor=4,nope. RoPE's base and
+    layout stay those of the model unless a method sets them."""
     text: str
     """Text file in UTF-8 on which the models are measured, before and after."""
     out: str
-    """The folder to create. It contains the model or, for several methods, a folder for each. It is never overwritten."""
+    """The folder to create. It contains the model or, for several methods, a folder for each. It is never overwritten.
+    """
     lengths: str | None = None
-    """Lengths to measure in tokens, comma-separated; 1k is 1,024. [default: the training length, and twice, 4 times ... as much
-    up to the largest factor]"""
+    """Lengths to measure in tokens, comma-separated; 1k is 1,024. [default: the training length, and twice, 4 times ...
+    as much up to the largest factor]"""
     tasks: str = TEXT
     """What to measure, comma-separated: text (cross-entropy), and retrieval tasks of `lengthwise reach`."""
     examples: Integer = 10
@@ -77,7 +78,9 @@ class TuningOptions:
     accumulate: Integer | None = None
     """Forward and backward passes per optimizer step. [default: 8]"""
     lora: Integer | None = None
-    """Rank of LoRA on all linear layers, which is merged into the weights at the end. [default: all parameters are trained]"""
+    """Rank of LoRA on all linear layers, which is merged into the weights at the end. [default: all parameters are
+    trained]
+    """
     save_every: Integer | None = None
     """Steps from one checkpoint to the next. [default: 50]"""
     recompute: bool = False
@@ -93,13 +96,14 @@ def command(
 ) -> int:
     """Extend a causal language model to longer texts with another position encoding, with or without training.
 
-    The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run. If
-    transformers itself computes the method, every program can load the new folder; otherwise lengthwise must be installed. The
-    folder contains a report (retention.jsonl, retention.html): the cross-entropy before and after at the training length and
-    beyond, with intervals, time, memory and all settings. An interrupted command continues from OUT.unfinished.
+    The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder
+    is run. If transformers itself computes the method, every program can load the new folder; otherwise lengthwise must
+    be installed. The folder contains a report (retention.jsonl, retention.html): the cross-entropy before and after at
+    the training length and beyond, with intervals, time, memory and all settings. An interrupted command continues from
+    OUT.unfinished.
 
-    Example: lengthwise extend models/smollm2 --methods yarn:factor=4 --tune books.txt --steps 400 --text novel.txt --out
-    models/smollm2-8k
+    Example: lengthwise extend models/smollm2 --methods yarn:factor=4 --tune books.txt --steps 400 --text novel.txt
+    --out models/smollm2-8k
 
     Args:
         path: The model's folder.

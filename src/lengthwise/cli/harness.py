@@ -18,15 +18,16 @@ class HarnessOptions:
     out: str
     """The folder to create. A folder that exists is never overwritten."""
     lengths: str = "5,10,20,40"
-    """Lengths in the unit of each task, comma-separated: words for retrieval tasks. Each task at each length is a task of its
-    own."""
+    """Lengths in the unit of each task, comma-separated: words for retrieval tasks. Each task at each length is a task
+    of its own."""
     examples: Integer = 200
     """Examples of each length, which are those of an evaluation with the same number and seed."""
     seed: Integer = 0
     """Seed of the examples."""
     prompt: str | None = None
-    """The text that the model continues, in which {input} stands for the question. Exported runs need the default; other models
-    need words such as "Copy: {input} Copy:". Retrieval tasks have sentences of their own. [default: {input} [SEP]]"""
+    """The text that the model continues, in which {input} stands for the question. Exported runs need the default;
+    other models need words such as "Copy: {input} Copy:". Retrieval tasks have sentences of their own. [default:
+    {input} [SEP]]"""
     text: str | None = None
     """Text file in UTF-8 into which retrieval tasks (needle, keys, ...) insert sentences."""
 
@@ -34,15 +35,15 @@ class HarnessOptions:
 def command(*tasks: str, options: HarnessOptions) -> int:
     """Write tasks of questions and answers for lm-evaluation-harness, at several lengths each.
 
-    The harness then evaluates a model with `lm_eval --include_path tasks --tasks lengthwise_copy`, or at one length with
-    `--tasks lengthwise_copy_20`.
+    The harness then evaluates a model with `lm_eval --include_path tasks --tasks lengthwise_copy`, or at one length
+    with `--tasks lengthwise_copy_20`.
 
-    Example: lengthwise harness copy reverse addition --lengths 10,20,40 --out tasks; lengthwise harness needle --text novel.txt
-    --lengths 500,2000 --out needles
+    Example: lengthwise harness copy reverse addition --lengths 10,20,40 --out tasks; lengthwise harness needle --text
+    novel.txt --lengths 500,2000 --out needles
 
     Args:
-        tasks: The tasks, optionally with settings: copy or copy:symbols=10. With --text, also the retrieval tasks of `lengthwise
-            reach`: needle, keys, values, variables, copying.
+        tasks: The tasks, optionally with settings: copy or copy:symbols=10. With --text, also the retrieval tasks of
+            `lengthwise reach`: needle, keys, values, variables, copying.
     """
     from lengthwise.evaluation.harness import INPUT, WORDS, question_rows, write_rows
     from lengthwise.reach.harness import retrieval_rows
@@ -78,5 +79,10 @@ def command(*tasks: str, options: HarnessOptions) -> int:
     for task in written:
         table.add_row(task.name, f"{task.count:,}", f"{task.tokens:,}")
     stdout().print(table)
-    print(f"\nlm_eval --include_path {one_line(options.out)} --tasks {','.join(task.name for task in written)} ...")
+    print(
+        f"\nlm_eval --model hf --model_args pretrained=FOLDER,max_length=TOKENS "
+        f"--include_path {one_line(options.out)} --tasks {','.join(task.name for task in written)}\n"
+        "TOKENS: of the longest prompt with its answer, or more; without it, the harness cuts longer texts than in "
+        "training."
+    )
     return 0

@@ -153,7 +153,9 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
 
 
 def _option(setting: str) -> str:
-    """Return the option of `lengthwise probe` for a setting of a probe. `--lengths` stands for the length of several questions."""
+    """Return the option of `lengthwise probe` for a setting of a probe. `--lengths` stands for the length of several
+    questions.
+    """
     return "--lengths" if setting == "length" else f"--{setting.replace('_', '-')}"
 
 
@@ -186,7 +188,8 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     if not rows:
         print(
             one_line(
-                f"There are no {'failed ' if failed else ''}runs in {store_name}{f' of study {study}' if study else ''}."
+                f"There are no {'failed ' if failed else ''}runs in "
+                f"{store_name}{f' of study {study}' if study else ''}."
             )
         )
         return

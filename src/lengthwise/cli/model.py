@@ -33,20 +33,24 @@ def command(
     trust_remote_code: bool = False,
     json: bool = False,
 ) -> int:
-    """Show what the position settings of a Hugging Face model do, and find mistakes in them. The exit code is 1 if there are any.
+    """Show what the position settings of a Hugging Face model do, and find mistakes in them. The exit code is 1 if
+    there are any.
 
-    Reads config.json in a local folder, and prints the encoding, window, temperature and intended length of each layer. The angles
-    that the installed transformers computes are compared with those of the published formula. Nothing is downloaded, and no code
-    from the folder is run unless you allow it. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of
-    Lengthwise.
+    Reads config.json in a local folder, and prints the encoding, window, temperature and intended length of each layer.
+    The angles that the installed transformers computes are compared with those of the published formula. Nothing is
+    downloaded, and no code from the folder is run unless you allow it. This command needs transformers, the extra hf:
+    pip install '.[hf]' in a clone of Lengthwise.
 
-    Example: lengthwise model models/llama-3.1-8b; lengthwise model models/llama-3.1-8b --weights --plot wavelengths.svg --json
+    Example: lengthwise model models/llama-3.1-8b; lengthwise model models/llama-3.1-8b --weights --plot wavelengths.svg
+    --json
 
     Args:
         folder: The model's folder, with config.json.
-        weights: Also compare the frequencies, slopes, position tables, names and shapes in *.safetensors files with the settings.
+        weights: Also compare the frequencies, slopes, position tables, names and shapes in *.safetensors files with the
+            settings.
         plot: File for a picture of the wavelengths or slopes: .svg, .png or .pdf.
-        trust_remote_code: Run code in the folder (auto_map in its config.json). Only for folders whose code you have read.
+        trust_remote_code: Run code in the folder (auto_map in its config.json). Only for folders whose code you have
+            read.
         json: Print JSON.
     """
     from lengthwise.huggingface import angles, biases, description, mistakes, stored_buffers

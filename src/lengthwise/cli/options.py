@@ -1,4 +1,6 @@
-"""Options that several commands share, as frozen dataclasses whose fields are options and whose docstrings are their help."""
+"""Options that several commands share, as frozen dataclasses whose fields are options and whose docstrings are their
+help.
+"""
 
 import dataclasses
 import gc
@@ -61,8 +63,8 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
     for number in numbers:
         if not re.fullmatch(r"[0-9]{1,10}", number) or not minimum <= int(number) <= MAX_INTEGER:
             raise ConfigError(
-                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {number[:40]!r}; "
-                f"write {option} {example}"
+                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got "
+                f"{number[:40]!r}; write {option} {example}"
             )
     if not numbers:
         raise ConfigError(
@@ -132,10 +134,12 @@ def method_names(text: str, example: str) -> tuple[str, ...]:
 
 
 def option_class(options: Mapping[str, dataclasses.Field[Any]], shown: Callable[[dataclasses.Field[Any]], str]) -> Any:
-    """Return a dataclass with options of a measurement as the command line gives them. None is the default of the measurement.
+    """Return a dataclass with options of a measurement as the command line gives them. None is the default of the
+    measurement.
 
-    `options`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists are text such
-    as 5-20, 5,10,20 or rope,alibi, and so is the value of `lengths` if it stands for the field `length` of several questions.
+    `options`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists
+    are text such as 5-20, 5,10,20 or rope,alibi, and so is the value of `lengths` if it stands for the field `length`
+    of several questions.
     """
     fields: list[Any] = []
     for name, field in options.items():
@@ -241,8 +245,8 @@ class Execution(Place):
     recompute: bool = False
     """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
-    """How often a failed run is tried again, unless its settings are the cause. With several devices per run, a run whose
-    process on one of them ended is tried again at least once."""
+    """How often a failed run is tried again, unless its settings are the cause. With several devices per run, a run
+    whose process on one of them ended is tried again at least once."""
     trackers: str | None = None
     """Trackers that also log training curves and scores, comma-separated: tensorboard, wandb, mlflow, trackio. Settings
     follow a colon: tensorboard,wandb:project=fire,mode=offline."""

@@ -18,8 +18,8 @@ BEGINNINGS = {  # in small letters
 def output_file(text: str, kind: str, option: str = "--output") -> Path:
     """Return the path of the file that the option names. `kind`: what will be written, a key of `BEGINNINGS`.
 
-    Raise `ConfigError` if the path is not that of a file in an existing folder, or if the file is anything but an older file of
-    this kind, such as the results database.
+    Raise `ConfigError` if the path is not that of a file in an existing folder, or if the file is anything but an older
+    file of this kind, such as the results database.
     """
     path = _require_file(text, option)
     if path.exists():
@@ -27,7 +27,8 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
             beginning = file.read(100).lstrip().lower()
         if beginning and not beginning.startswith(BEGINNINGS[kind]):
             raise ConfigError(
-                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
+                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name "
+                "another file"
             )
     return path
 
@@ -43,7 +44,9 @@ def picture_file(text: str, endings: Sequence[str], option: str = "--plot") -> P
 
 
 def new_file(text: str, force: bool, option: str = "--out") -> Path:
-    """Return the path of the file that the option names. Raise `ConfigError` if it exists, unless `force`, or cannot be written."""
+    """Return the path of the file that the option names. Raise `ConfigError` if it exists, unless `force`, or cannot be
+    written.
+    """
     path = _require_file(text, option)
     if not force and (path.exists() or path.is_symlink()):
         raise ConfigError(f"{option} {text} exists; name another file, or overwrite it with --force")
@@ -51,7 +54,9 @@ def new_file(text: str, force: bool, option: str = "--out") -> Path:
 
 
 def _require_file(text: str, option: str) -> Path:
-    """Return the path. Raise `ConfigError` if it is not that of a regular file in an existing folder, or cannot be written."""
+    """Return the path. Raise `ConfigError` if it is not that of a regular file in an existing folder, or cannot be
+    written.
+    """
     require_no_address(option, text)
     path = Path(text)
     if not text.strip():

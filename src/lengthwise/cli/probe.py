@@ -1,6 +1,7 @@
 """`lengthwise probe`: a command for each probe, whose options are the fields of the probe's `Options`."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -122,8 +123,8 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
 def _option_class(probe: Probe) -> Any:
     """Return the options of a probe. `lengths` stands for the length of several questions."""
-    parts = {"lengths" if part.name == "length" else part.name: part for part in probe.Options.fields()}
-    return option_class(parts, probe.shown_default)
+    options = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
+    return option_class(options, probe.shown_default)
 
 
 def _probe(
@@ -140,8 +141,8 @@ def _probe(
     selection.require(run, place)
     if probe.compares and comparison.against is None:
         raise ConfigError(
-            f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) for its run "
-            "with the same task and seed"
+            f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) "
+            "for its run with the same task and seed"
         )
     given = dataclasses.asdict(options)
     lengths = given.pop("lengths", None)
@@ -150,7 +151,7 @@ def _probe(
     with place.open() as store:
         jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
         results = _measure(store, jobs, device, threads)
-    for line in [*(f"skipped: {line}" for line in skipped), *_outdated(results)]:
+    for line in [*skipped_lines(skipped), *_outdated(results)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     if json:
         print_json([_data(result) for result in results])
@@ -160,6 +161,17 @@ def _probe(
         which = "The result was" if len(results) == 1 else f"{stored} of {len(results)} results were"
         print(f"\n{which} already stored.")
     return 0
+
+
+def skipped_lines(skipped: Sequence[str]) -> list[str]:
+    """Return one line for each reason why runs are skipped, with the first run and the number of runs."""
+    by_reason: dict[str, list[str]] = {}
+    for line in skipped:
+        by_reason.setdefault(re.sub(r"\brun [0-9a-f]{8}\b", "run", line), []).append(line)
+    return [
+        f"skipped: {lines[0]}" if len(lines) == 1 else f"skipped {len(lines)} runs for the same reason: {lines[0]}"
+        for lines in by_reason.values()
+    ]
 
 
 def _jobs(
@@ -192,7 +204,7 @@ def _jobs(
         jobs, reasons = probing.jobs_of_pairs(probe, pairs, lengths, **options), skipped
     else:
         needs_attention = probe.needs_attention and not probe.skips_unsupported
-        problems = [probing.why_not_probed(row, needs_attention) for row in runs]
+        problems = [probing.unsupported_reason(row, needs_attention) for row in runs]
         skipped, reasons = [problem for problem in problems if problem is not None], []
         runs = [row for row, problem in zip(runs, problems, strict=True) if problem is None]
         jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
@@ -241,8 +253,8 @@ def _outdated(results: "list[ProbeResult]") -> list[str]:
     classes = {name: hashed for names in changed.values() for name, hashed in names.items()}
     count = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
     return [
-        f"{join_names(list(classes))} changed since {count} trained, so these results belong to the old code; run the study again "
-        f"to train with the new code{edit_note(classes.values())}"
+        f"{join_names(list(classes))} changed since {count} trained, so these results belong to the old code; run the "
+        f"study again to train with the new code{edit_note(classes.values())}"
     ]
 
 
@@ -270,11 +282,10 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
         parts += [f"against {against.label}, seed {against.seed}"] if against else []
         parts += [f"length {question['length']}"] if "length" in question else []
         names.append(", ".join(parts))
-    stdout().print(
-        answer_table(
-            of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results}), "run"
-        )
-    )
+    summary = of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results})
+    console = stdout()
+    console.print(probe.tables[0].title, style="bold")
+    console.print(answer_table(summary, "run"))
 
 
 @contextmanager

@@ -113,7 +113,8 @@ def _run(arguments: list[str]) -> int:
         from lengthwise.values import ConfigError
 
         raise ConfigError(
-            f"torchrun -m lengthwise {arguments[0]} is not supported; use torchrun -m lengthwise work STUDY, or omit torchrun"
+            f"torchrun -m lengthwise {arguments[0]} is not supported; use torchrun -m lengthwise work STUDY, or omit "
+            "torchrun"
         )
     code = run(arguments)
     return code if isinstance(code, int) else 0

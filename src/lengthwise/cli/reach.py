@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.answers import show_answers
+from lengthwise.cli.answers import ANSWERS, show_answers
 from lengthwise.cli.options import (
     FLATTENED,
     Integer,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lengthwise.measurements.answer_file import FileAnswer
     from lengthwise.reach.text import Text
 
-ANSWERS = ".jsonl"  # the ending of files of measurements
 ENDING = f".reach{ANSWERS}"
 Options = option_class({field.name: field for field in ReachOptions.fields()}, Reach().shown_default)
 
@@ -56,8 +55,8 @@ class Computing:
     """How the model is computed."""
 
     max_minutes: float | None = None
-    """Leave out lengths that could not be measured within this time. A later call without the limit continues. [default: no
-    limit]"""
+    """Leave out lengths that could not be measured within this time. A later call without the limit continues.
+    [default: no limit]"""
     batch_size: Integer = 8
     """Prompts per forward pass of the task functions."""
     device: str = "cpu"
@@ -75,12 +74,13 @@ def command(
 ) -> int:
     """Measure how far a causal language model reaches: cross-entropy and retrieval at growing lengths.
 
-    The model is a local Hugging Face folder with safetensors files, or the key of a trained run. Nothing is downloaded, and no
-    code from the folder is run. Long texts are computed in chunks. An interrupted measurement continues with the same command.
-    With files of earlier measurements instead, the command compares them and measures nothing.
+    The model is a local Hugging Face folder with safetensors files, or the key of a trained run. Nothing is downloaded,
+    and no code from the folder is run. Long texts are computed in chunks. An interrupted measurement continues with the
+    same command. With files of earlier measurements instead, the command compares them and measures nothing.
 
-    Example: lengthwise reach models/smollm2 --text novel.txt --lengths 1k,4k,16k --methods own,yarn:factor=4 --max-minutes 60;
-    lengthwise reach a.reach.jsonl b.reach.jsonl --page reach.html; lengthwise reach models/mpt-7b --tasks functions --examples 100
+    Example: lengthwise reach models/smollm2 --text novel.txt --lengths 1k,4k,16k --methods own,yarn:factor=4
+    --max-minutes 60; lengthwise reach a.reach.jsonl b.reach.jsonl --page reach.html; lengthwise reach models/mpt-7b
+    --tasks functions --examples 100
 
     Args:
         paths: A model's folder, a run's key or its first digits, or files of earlier measurements.
@@ -95,13 +95,13 @@ def command(
     if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
-        first = read(Path(paths[0]))
-        answers = [first, *(read(Path(path), first.measurement.name) for path in paths[1:])]
+        answers = [read(Path(path), Reach.name) for path in paths]
     elif len(paths) == 1:
         answers = [_measured(paths[0], files, dataclasses.asdict(options), computing, place)]
     else:
         raise ConfigError(
-            "measure one model per call, and compare the files afterwards: lengthwise reach A.jsonl B.jsonl --page reach.html"
+            "measure one model per call, and compare the files afterwards: lengthwise reach A.jsonl B.jsonl --page "
+            "reach.html"
         )
     show_answers(answers, page, files.json)
     return 0

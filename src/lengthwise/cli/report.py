@@ -28,7 +28,8 @@ def command(
 
     Args:
         study: Study to report. [default: all studies in the results folder]
-        ties: How encodings with equal scores are ranked. The summary of several tasks shows each encoding's mean of 1 / rank.
+        ties: How encodings with equal scores are ranked. The summary of several tasks shows each encoding's mean of 1 /
+            rank.
             average: they share the mean of their ranks.
             published: ranks follow the order of the study's list, as in the NoPE study.
         output: The HTML file to write. [default: report.html in the results folder, or here if that is at an address]
@@ -53,7 +54,8 @@ def command(
 
 
 def page_here(place: Place) -> Path | None:
-    """Return the page in the current folder to which the report is written if the results are at an address, and else None.
+    """Return the page in the current folder to which the report is written if the results are at an address, and else
+    None.
 
     Raise `ConfigError` if it cannot be written.
     """
@@ -71,7 +73,9 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
 
 
 def _findings_data(findings: "Findings") -> dict[str, Any]:
-    """Return findings as plain data, in which a task has the name of its metric and its direction, as the store has them."""
+    """Return findings as plain data, in which a task has the name of its metric and its direction, as the store has
+    them.
+    """
     from lengthwise.analysis.answers import numbers_of
 
     bare = [dataclasses.replace(task, answers={}) for task in findings.tasks]

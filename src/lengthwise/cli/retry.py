@@ -7,7 +7,8 @@ from lengthwise.cli.selection import Runs, change, description, require_one
 def command(*runs: Runs, study: str | None = None, place: Place = Place()) -> int:
     """Let workers take failed and cancelled runs again. They continue from their last checkpoints.
 
-    Workers that run take them at once. If there are none, start some with `lengthwise work`; `lengthwise run` does both.
+    Workers that run take them at once. If there are none, start some with `lengthwise work`; `lengthwise run` does
+    both.
 
     Example: lengthwise retry 3f9a 77c0; lengthwise retry --study quickstart
 

@@ -31,14 +31,14 @@ def command(
 
     `lengthwise report` writes one of all studies in the results folder.
 
-    You can interrupt it at any time: the same command continues, and no finished run is repeated. Several such commands at the
-    same time share the runs between them.
+    You can interrupt it at any time: the same command continues, and no finished run is repeated. Several such commands
+    at the same time share the runs between them.
 
     Example: lengthwise run quickstart --workers 2
 
     Args:
-        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function
-            named `study`.
+        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or
+            a function named `study`.
         dry_run: Print the script that would be submitted to Slurm, and do nothing.
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """
@@ -63,14 +63,16 @@ def command(
 
 
 def stages(study: "Study", execution: Execution) -> Iterator["Study"]:
-    """Yield the study and the stages after it. Each follows from the stored scores of the one before, which has to be finished."""
+    """Yield the study and the stages after it. Each follows from the stored scores of the one before, which has to be
+    finished.
+    """
     following: Study | None = study
     names = set[str]()
     while following is not None:
         if following.name in names:
             raise ConfigError(
-                f"study {study.name!r}: a second stage has the name {following.name!r}; give each stage its own name, and the last "
-                "one no `then`"
+                f"study {study.name!r}: a second stage has the name {following.name!r}; give each stage its own name, "
+                "and the last one no `then`"
             )
         names.add(following.name)
         yield following

@@ -27,19 +27,20 @@ class SampleOptions:
     """The options of the command. None stands for the default."""
 
     length: Integer | None = None
-    """Length in the task's unit. [default: 10; with --all, every length of a task with a fixed data set (SCAN, PCFG)]"""
+    """Length in the task's unit. [default: 10; with --all, every length of a task with a fixed data set (SCAN, PCFG)]
+    """
     count: Integer | None = None
     """Number of examples. [default: 3]"""
     seed: Integer | None = None
     """Seed of the examples. In the test split, they are those of an evaluation with this seed. [default: 0]"""
     split: Literal["train", "test"] | None = None
-    """Split to draw from. No example is in both splits, except at lengths with too few examples to divide (only 6 commands of
-    SCAN have one action); there, both splits contain all of them. [default: test; with --all, both]"""
+    """Split to draw from. No example is in both splits, except at lengths with too few examples to divide (only 6
+    commands of SCAN have one action); there, both splits contain all of them. [default: test; with --all, both]"""
     all: bool = False
     """Print all examples, if the task has a fixed data set or the length has few enough of them."""
     published: Literal["paper", "repository"] | None = None
-    """Print the prompt, separator and target texts of the published study: as its paper prints them, or as its repository
-    generates them for its runs."""
+    """Print the prompt, separator and target texts of the published study: as its paper prints them, or as its
+    repository generates them for its runs."""
     json: bool = False
     """Print one JSON object per line."""
 
@@ -73,8 +74,8 @@ def show_examples(task_name: str, options: SampleOptions) -> int:
     require_consistent(task, length)
     if (size := count * task.tokens(length)) > MAX_TOKENS:
         raise ConfigError(
-            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints at most "
-            f"{MAX_TOKENS:,}; use a shorter length or fewer examples"
+            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints "
+            f"at most {MAX_TOKENS:,}; use a shorter length or fewer examples"
         )
     if split == "test":  # the examples of an evaluation with this seed
         batch = task.examples(seed, count, length, split)

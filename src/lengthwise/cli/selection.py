@@ -31,7 +31,8 @@ def change(
     action: "Callable[[Store, list[str]], list[str]]",
     report: "Callable[[RunRow], str]",
 ) -> int:
-    """Apply `action`, which returns the keys that it has changed, to the runs, and print for each run what happened to it.
+    """Apply `action`, which returns the keys that it has changed, to the runs, and print for each run what happened to
+    it.
 
     `report`: the line for a changed run. Of a study, unchanged runs are only counted.
     """

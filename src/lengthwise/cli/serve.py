@@ -5,7 +5,8 @@ from lengthwise.values import ConfigError, install_extra
 
 
 def command(*, port: Integer = 8090, place: Place = Place()) -> int:
-    """Show the results in a browser: progress while studies run, runs of any studies side by side, and what differs between them.
+    """Show the results in a browser: progress while studies run, runs of any studies side by side, and what differs
+    between them.
 
     The page only reads: it cannot start, stop or delete a run. It is served until Ctrl-C, to this machine only.
 

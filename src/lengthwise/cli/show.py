@@ -123,10 +123,10 @@ def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
     for score, beside in zip(scores, of_baselines, strict=True):
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error or None, 2), f"{score.n}"]
         cells = [f"{beside[name]:.4f}" if name in beside else "–" for name in baselines]
-        table.add_row(*row, *cells, KIND_WORDS[length_kind(run, score.asked)])
+        table.add_row(*row, *cells, KIND_WORDS[length_kind(run, score.question)])
     kinds: tuple[Kind, ...] = ("trained", "longer")  # shorter lengths are in neither mean
     for kind in kinds:
-        of_kind = [score for score in scores if length_kind(run, score.asked) == kind]
+        of_kind = [score for score in scores if length_kind(run, score.question) == kind]
         if overall := overall_score(metric_of(run), of_kind):
             mean, examples = overall
             table.add_row(

@@ -1,4 +1,6 @@
-"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no torch."""
+"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no
+torch.
+"""
 
 import dataclasses
 import math
@@ -28,23 +30,26 @@ def command(
 
     docs/statistics.md defines each of them. Intervals are 95 % intervals over seeds; a single seed has none.
 
-    Example: lengthwise statistics --study quickstart --threshold 0.9 --difference 0.02
+    Example: lengthwise statistics --study quickstart --difference 0.02
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
-        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct answers; for
-            other scores, the same seed's score at the training length, made worse by the report's limit for no significant loss]
-        difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit for no
-            significant loss]
+        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct
+            answers; for other scores, the same seed's score at the training length, made worse by the report's limit
+            for no significant loss]
+        difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit
+            for no significant loss]
         length: Compare encodings at this length. [default: their scores over all lengths longer than training]
         json: Print JSON.
     """
     from lengthwise.analysis import findings
+    from lengthwise.analysis.reading import unlearned
     from lengthwise.analysis.statistics import Options, statistics_of
 
     options = Options(threshold=threshold, difference=difference, length=length)
     with place.reading() as store:
-        statistics = statistics_of(findings(store, study), options)
+        found = findings(store, study)
+    statistics = statistics_of(found, options)
     if json:
         print_json(data_of(statistics))
         return 0
@@ -53,6 +58,8 @@ def command(
     for task in statistics.tasks:
         _print_task(task)
     _print_over_tasks(statistics)
+    if failures := unlearned(found.tasks):
+        print(failures)
     return 0
 
 
@@ -148,7 +155,9 @@ def needed_text(needed: "NeededSeeds | None") -> str:
 
 
 def _cells(interval: "Interval | None") -> list[str]:
-    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is not shown."""
+    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is
+    not shown.
+    """
     if interval is None or not math.isfinite(interval.mean):
         return ["–", ""]
     over_seeds = interval.basis in ("seeds", "seeds and prompts")

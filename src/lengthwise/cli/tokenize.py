@@ -30,13 +30,17 @@ class TokenizeOptions:
     output: str | None = None
     """Folder to create for the corpus. Until it is complete, the work is in a folder of this name with .unfinished."""
     tokenizer: str = "bytes"
-    """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus."""
+    """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus.
+    """
     validation: float = 0.01
-    """Share of documents for validation, which a hash of their origin (see --origin) selects. Documents are never divided."""
+    """Share of documents for validation, which a hash of their origin (see --origin) selects. Documents are never
+    divided.
+    """
     field: str = "text"
     """Field or column that contains the text of a record; meta.text is a field of the object meta."""
     origin: Annotated[str, Parameter(show_default=False)] = ""
-    """Field that groups records, such as repo_name: a group is never in both splits. [default: every record by itself]"""
+    """Field that groups records, such as repo_name: a group is never in both splits. [default: every record by itself]
+    """
     glob: str = EVERY_FILE
     """Pattern of the files to read if SOURCE is a folder. Hidden files are skipped."""
     split: str = "train"
@@ -56,13 +60,13 @@ def command(source: str, /, *, options: TokenizeOptions = TokenizeOptions()) -> 
 
     The same command continues after an interruption. Then train on it with --text FOLDER.
 
-    Example: lengthwise tokenize books/ --output books-8k --tokenizer bpe:8192; lengthwise tokenize data.jsonl.zst --dry-run;
-    lengthwise tokenize hf:allenai/c4:en --output c4; lengthwise tokenize books-8k --verify
+    Example: lengthwise tokenize books/ --output books-8k --tokenizer bpe:8192; lengthwise tokenize data.jsonl.zst
+    --dry-run; lengthwise tokenize hf:allenai/c4:en --output c4; lengthwise tokenize books-8k --verify
 
     Args:
-        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz, .bz2,
-            .xz or .zst), hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine, python for
-            Python's manual, docstrings and source, or a published corpus: c4, pg19, arxiv, github.
+        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz,
+            .bz2, .xz or .zst), hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine,
+            python for Python's manual, docstrings and source, or a published corpus: c4, pg19, arxiv, github.
     """
     if not source.startswith("hf:"):
         require_no_address("The source", source)
@@ -122,21 +126,22 @@ def _show(source: "Source", options: TokenizeOptions) -> int:
     size = trained_size(options.tokenizer)
     tokenizer = open_tokenizer(options.tokenizer) if size is None else None
     any_bytes = tokenizer is not None and tokenizer.any_bytes
-    parts = source.parts()
     records = (
         record
-        for part in parts
+        for part in source.parts()
         for record in valid_records(source, part, any_bytes=any_bytes, leave_out_invalid=options.skip_invalid)
     )
     documents = list(islice((r for r in records if not isinstance(r, Invalid) and r.data), SHOWN))
     if not documents:
         raise ConfigError(f"{source.name} has no document with text; give another source, or another --field")
     for document in documents:
-        tokens = "" if tokenizer is None else f", {len(tokenizer.encode([document.data])[0]):,} {tokenizer.unit}"
+        tokens = ""
+        if tokenizer is not None and tokenizer.unit != "bytes":
+            tokens = f", {len(tokenizer.encode([document.data])[0]):,} {tokenizer.unit}"
         print(f"{one_line(document.name)}: {len(document.data):,} bytes{tokens}")
         text = document.data[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
         print(f"  {one_line(text[:SHOWN_CHARACTERS])}{' ...' if len(text) > SHOWN_CHARACTERS else ''}")
-    print(f"{one_line(source.name)}: {len(parts):,} part{'s' if len(parts) > 1 else ''}; nothing was written")
+    print("nothing was written")
     return 0
 
 

@@ -23,17 +23,17 @@ def command(
 ) -> int:
     """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
 
-    All machines need the same database server (--store) and the same results folder (--results). The command ends when all runs are
-    finished. After Ctrl-C, SIGTERM or SIGUSR2, its workers save their checkpoints and release their runs, which other workers then
-    continue. It writes no report, and does not try failed runs again. It works through the stages of a study in order: the next one
-    begins when all runs of the one before are finished, on any machine. With torchrun -m lengthwise work, all processes of torchrun
-    compute one run together.
+    All machines need the same database server (--store) and the same results folder (--results). The command ends when
+    all runs are finished. After Ctrl-C, SIGTERM or SIGUSR2, its workers save their checkpoints and release their runs,
+    which other workers then continue. It writes no report, and does not try failed runs again. It works through the
+    stages of a study in order: the next one begins when all runs of the one before are finished, on any machine. With
+    torchrun -m lengthwise work, all processes of torchrun compute one run together.
 
     Example: lengthwise work quickstart --store postgresql://user@host/name --results /shared/results --max-minutes 230
 
     Args:
-        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function
-            named `study`. It is added to the store if it is not there.
+        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or
+            a function named `study`. It is added to the store if it is not there.
         max_minutes: Stop shortly before this time, with all progress saved. [default: when all runs are finished]
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """
@@ -58,7 +58,8 @@ def command(
         if outcome.out_of_time:
             done, total = outcome.counts["done"], sum(outcome.counts.values())
             print(
-                f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
+                f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to "
+                "continue",
                 file=sys.stderr,
             )
         if code or outcome.out_of_time:
@@ -67,7 +68,9 @@ def command(
 
 
 def _under_torchrun(launch: Launch, executor: ExecutorConfig, execution: Execution) -> tuple[ExecutorConfig, Execution]:
-    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for other ones."""
+    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for
+    other ones.
+    """
     if executor not in (ONE_WORKER, Inline()):
         raise ConfigError("under torchrun, one worker uses all processes; omit --workers, or start more commands")
     if execution.devices_per_run not in (None, launch.size):

@@ -1,7 +1,7 @@
 """Configurations of runs: frozen dataclasses with strict JSON conversion and a hash that is the run key.
 
-Nothing here imports torch. A `Run` describes one training completely, including all defaults, so that equal trainings have equal
-keys on every machine. Encodings, tasks and position schemes in it are choices (`choices.py`).
+Nothing here imports torch. A `Run` describes one training completely, including all defaults, so that equal trainings
+have equal keys on every machine. Encodings, tasks and position schemes in it are choices (`choices.py`).
 """
 
 from lengthwise.config.arguments import CheckedArguments

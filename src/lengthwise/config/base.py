@@ -52,7 +52,9 @@ class Config:
 
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
-        """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a suggestion."""
+        """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a
+        suggestion.
+        """
         return from_json(cls, json.dumps(data))
 
 

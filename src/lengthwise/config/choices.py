@@ -33,10 +33,11 @@ class UnknownName(ConfigError):
 
 @dataclass(frozen=True)
 class Choice:
-    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance.
+    """A class of a registry with all its settings, including defaults, from `choose`. `build` creates an instance.
 
-    `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to `choose`,
-    the others having their defaults. `inherited`: those that were taken from a model. Both do not count when choices are compared.
+    `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to
+    `choose`, the others having their defaults. `inherited`: those that were taken from a model. Both do not count when
+    choices are compared.
     """
 
     kind: str
@@ -68,7 +69,7 @@ class Choice:
 
     @property
     def shared_across_layers(self) -> bool | None:
-        """Whether by default one module serves all layers; None if the encoding differs in this from its temperature or sinks."""
+        """Whether by default one module serves all layers; None if the encoding and its temperature or sinks differ."""
         shared = {bool(getattr(part.cls, "shared_across_layers", False)) for part in self.parts}
         return shared.pop() if len(shared) == 1 else None
 
@@ -81,15 +82,15 @@ class Choice:
         """Raise `ConfigError` if a model has fewer layers than the pattern, so that some encoding would not be used."""
         if len(self.layers) > count:
             raise ConfigError(
-                f"num_layers must be at least {len(self.layers)} for the pattern {self.label}, got {count}; use more layers or "
-                "a shorter pattern"
+                f"num_layers must be at least {len(self.layers)} for the pattern {self.label}, got {count}; use more "
+                "layers or a shorter pattern"
             )
 
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting.
 
-        A setting that a class got after its first runs were stored is omitted where it has its default, so that these runs keep
-        their keys (the class names it in `omitted_defaults`).
+        A setting that a class got after its first runs were stored is omitted where it has its default, so that these
+        runs keep their keys (the class names it in `omitted_defaults`).
         """
         newer = {name: settings_of(self.cls)[name].default for name in getattr(self.cls, "omitted_defaults", ())}
         settings = {k: v for k, v in self.settings if k not in newer or v != newer[k]}
@@ -135,8 +136,8 @@ class Choice:
 def choose(make: type, **settings: Any) -> Choice:
     """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.
 
-    An encoding also has the settings of its layer (`LayerSettings`): `choose(RoPE, window=512, temperature=choose(SSMax))`.
-    Names, types and values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
+    An encoding also has the settings of its layer (`LayerSettings`), as in `choose(RoPE, window=512)`. Names, types and
+    values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
     `ValueError` for invalid values and may add settings (a corpus adds its hash).
     """
     kind = getattr(make, "kind", None)
@@ -161,10 +162,8 @@ def choose(make: type, **settings: Any) -> Choice:
         try:
             hash(value)
         except TypeError as error:
-            raise ConfigError(
-                f"{make.__name__}.{name} is a {type(value).__name__}; a setting must be a number, a text, True, False, None or a "
-                "tuple of such values"
-            ) from error
+            expected = "a setting must be a number, a text, True, False, None or a tuple of such values"
+            raise ConfigError(f"{make.__name__}.{name} is a {type(value).__name__}; {expected}") from error
     choice = Choice(kind, make.__name__, tuple(complete.items()), make, written=frozenset(settings))
     return _in_layer(choice, **layer)
 
@@ -202,24 +201,22 @@ def _require_settings(make: type, names: Iterable[str]) -> None:
 def alternate(*choices: Choice) -> Choice:
     """Return a pattern over layers: the first layer has the first choice, and so on, repeated for all layers.
 
-    For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`, which is
-    `rope*3+nope` on the command line, or `rope(window=512)*3+nope` if the other layers have a window. Another base for every
-    sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
+    For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`,
+    which is `rope*3+nope` on the command line, or `rope(window=512)*3+nope` if the other layers have a window. Another
+    base for every sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
     """
     if not choices:
         raise ConfigError("alternate() needs at least one choice; give one for each layer of the pattern")
     for choice in choices:
         require_choice("alternate()", choice)
         if choice.remaining_layers:
-            raise ConfigError(
-                f"alternate() takes single choices, got the pattern {choice.label}; give it the choices in it"
-            )
+            raise ConfigError(f"alternate() takes single choices, got the pattern {choice.label}; give it its choices")
         if (acts := getattr(choice.cls, "acts_on_embedding", None)) is None:
             raise ConfigError(f"alternate() takes encodings, got {choice.name}")
         if len(set(choices)) > 1 and acts():
             raise ConfigError(
-                f"{choice.name} changes embeddings before the first layer, so it cannot alternate with other encodings over "
-                "layers; use it alone"
+                f"{choice.name} changes embeddings before the first layer, so it cannot alternate with other encodings "
+                "over layers; use it alone"
             )
     for size in range(1, len(choices)):  # reduce repetitions, so that equal patterns have equal keys
         if len(choices) % size == 0 and choices == choices[:size] * (len(choices) // size):
@@ -241,8 +238,8 @@ def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
 class Registry:
     """The list of all classes of one kind: encodings, tasks or position schemes.
 
-    Other packages add classes through the entry-point group `lengthwise.<plural>`, and plug-ins through `add` (see `plugins.py`).
-    Names ignore case.
+    Other packages add classes through the entry-point group `lengthwise.<plural>`, and plug-ins through `add` (see
+    `plugins.py`). Names ignore case.
     """
 
     by_kind: ClassVar[dict[str, "Registry"]] = {}
@@ -297,12 +294,15 @@ class Registry:
         self._all()
         if (clash := self._clash(make.__name__, make)) is not None:
             raise ConfigError(
-                f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename it"
+                f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename "
+                "it"
             )
         self._classes[make.__name__] = make
 
     def require_unique_name(self, make: type) -> None:
-        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
+        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them
+        apart.
+        """
         builtin = {folded(name): listed for name, listed in self._builtin.items()}
         namesake = builtin.get(folded(make.__name__), make)
         if namesake is not make and make not in self._classes.values():
@@ -355,8 +355,8 @@ class Registry:
                 raise ConfigError(reason)
         if self.kind == "encoding" and re.search(r"[()\[\]{}*]", name):
             raise UnknownName(
-                f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of layers, as in "
-                "rope(window=512)*3"
+                f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of "
+                "layers, as in rope(window=512)*3"
             )
         if near_miss(name, names):
             raise UnknownName(f"there is no {self.kind} {unlisted(name, names)}")

@@ -1,4 +1,6 @@
-"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by name."""
+"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by
+name.
+"""
 
 import inspect
 from collections.abc import Mapping
@@ -27,19 +29,23 @@ def _named(make: type) -> list[inspect.Parameter]:
 
 
 def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
+    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does
+    not have.
+    """
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
         provided = f" (it provides {', '.join(context)})" if context else ""
         raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
-            f"{provided}; give {'it' if len(unknown) == 1 else 'them'} a default"
+            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not "
+            f"provide{provided}; give {'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}
 
 
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
-    """Return the settings that appear in a label: those that differ from their defaults, and the class's `always_shown`."""
+    """Return the settings that appear in a label: those that differ from their defaults, and the class's
+    `always_shown`.
+    """
     always = getattr(make, "always_shown", ())
     defaults = {name: p.default for name, p in settings_of(make).items()}
     complete = {name: settings.get(name, default) for name, default in defaults.items() if name in {*settings, *always}}

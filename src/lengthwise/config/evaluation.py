@@ -18,10 +18,12 @@ class EvaluationConfig(Config):
     """Test tokens at each length, for tasks that are scored per token (text)."""
     seed: int = 0
     prompt: int | None = None
-    """For in-context learning: the number of examples in the prompts, whose prefixes are the lengths. None: the longest length."""
+    """For in-context learning: the number of examples in the prompts, whose prefixes are the lengths. None: the longest
+    length.
+    """
     shifts: tuple[dict[str, Any], ...] = ()
-    """Task settings that differ from training, as in ({"inputs": "skewed"}, {"input_scale": 3.0}); all lengths are evaluated for
-    each shift and for the task as trained."""
+    """Task settings that differ from training, as in ({"inputs": "skewed"}, {"input_scale": 3.0}); all lengths are
+    evaluated for each shift and for the task as trained."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,7 +29,8 @@ class Local(ExecutorConfig):
 
     name = "local"
     workers: int | None = None
-    """Number of runs at the same time. [default: the number of CPU cores, divided by the devices per run; 1 on a GPU]"""
+    """Number of runs at the same time. [default: the number of CPU cores, divided by the devices per run; 1 on a GPU]
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +50,8 @@ class Slurm(ExecutorConfig):
 
     name = "slurm"
     slots: int = 1
-    """Number of workers. Each is a job that trains one run after the other, so a study may have more runs than slots."""
+    """Number of workers. Each is a job that trains one run after the other, so a study may have more runs than slots.
+    """
     partition: str | None = None
     """Slurm partition of the jobs. [default: that of the cluster]"""
     time: str = "1h"

@@ -15,7 +15,8 @@ class LayerSettings:
     """The settings that every encoding has in a layer, in addition to those of its class.
 
     `window`: a query attends only to the last `window` keys, its own among them. None: to all keys before it.
-    `temperature`: the choice of a temperature, such as SSMax, which multiplies the logits of each query. None: no factor.
+    `temperature`: the choice of a temperature, such as SSMax, which multiplies the logits of each query. None: no
+    factor.
     `sinks`: whether each head learns a number in the denominator of the softmax.
     """
 
@@ -38,7 +39,8 @@ class LayerSettings:
             require_integer(f"{owner} in a layer", 1, window=self.window)
             if self.window > MAX_WINDOW:
                 raise ConfigError(
-                    f"{owner} in a layer: window must be at most {MAX_WINDOW:,}, got {shown(self.window)}; omit it to see all keys"
+                    f"{owner} in a layer: window must be at most {MAX_WINDOW:,}, got {shown(self.window)}; omit it to "
+                    "see all keys"
                 )
         require_bool(f"{owner} in a layer", sinks=self.sinks)
 
@@ -54,8 +56,8 @@ LAYER_TYPES: dict[str, tuple[Any, Any]] = {
 def layer_settings_of(make: type) -> dict[str, str]:
     """Return the fields of `LayerSettings` that an encoding has, by the names of their settings.
 
-    The names are those of the fields. If the class has a setting of its own with that name, its layer's is `layer_NAME`:
-    `choose(ReRoPE, window=64, layer_window=512)`.
+    The names are those of the fields. If the class has a setting of its own with that name, its layer's is
+    `layer_NAME`: `choose(ReRoPE, window=64, layer_window=512)`.
     """
     class_settings, is_encoding = settings_of(make), getattr(make, "kind", None) == "encoding"
     return {f"layer_{field}" if field in class_settings else field: field for field in LAYER_TYPES if is_encoding}
@@ -80,7 +82,8 @@ def require_combination(make: type, layer: LayerSettings, temperatures: list[str
     if temperature is not None:
         if not is_temperature(temperature.cls) or temperature.remaining_layers or temperature.layer.non_defaults:
             raise ConfigError(
-                f"{name}.temperature must be a temperature, got {temperature.label}; available: {', '.join(temperatures)}"
+                f"{name}.temperature must be a temperature, got {temperature.label}; available: "
+                f"{', '.join(temperatures)}"
             )
         if is_temperature(make):
             raise ConfigError(f"{name} is a temperature itself, so it cannot have the temperature {temperature.label}")
@@ -101,7 +104,9 @@ def with_colon(text: str) -> str:
 
 
 def require_closed_parentheses(text: str) -> None:
-    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not opened."""
+    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not
+    opened.
+    """
     if depth := _unclosed(text):
         problem = "is not closed" if depth > 0 else "is closed that was not opened"
         raise ConfigError(

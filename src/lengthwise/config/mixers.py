@@ -9,10 +9,10 @@ MLP = ("d_ff", "norm", "mlp", "bias")
 class Mixer:
     """What is known about a mixer without building a model.
 
-    `label`: its name in reports, and that of its class. `settings`: the fields of `ModelConfig` that it has beside `d_model`,
-    `num_layers` and `dropout`. `encodings`: the names of the encodings that it accepts, its default first. `mlp_width`: the default
-    of `d_ff`, as a multiple of `d_model`. `cost`: the measured time of mixing a token, in multiply-adds of linear layers, as a
-    multiple of d_model²; a rough figure for the display of progress.
+    `label`: its name in reports, and that of its class. `settings`: the fields of `ModelConfig` that it has beside
+    `d_model`, `num_layers` and `dropout`. `encodings`: the names of the encodings that it accepts, its default first.
+    `mlp_width`: the default of `d_ff`, as a multiple of `d_model`. `cost`: the measured time of mixing a token, in
+    multiply-adds of linear layers, as a multiple of d_model²; a rough figure for the display of progress.
     """
 
     label: str

@@ -13,7 +13,9 @@ MAX_LAYERS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """The architecture of the model. None is replaced at construction by a default that depends on the other settings."""
+    """The architecture of the model. None is replaced at construction by a default that depends on the
+    other settings.
+    """
 
     d_model: int = 128
     """Width of the model."""
@@ -30,15 +32,18 @@ class ModelConfig(Config):
     dropout: float = 0.0
     tie_embeddings: bool = False
     t5_scaling: bool = False
-    """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches are not scaled
-    by depth; tied embeddings are initialized from N(0, 1), and the output is divided by sqrt(d_model)."""
+    """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches
+    are not scaled by depth; tied embeddings are initialized from N(0, 1), and the output is divided by
+    sqrt(d_model)."""
     qk_norm: bool = False
-    """Queries and keys are normalized by an RMSNorm over head_dim, with one weight vector for all heads of a layer, before the
-    position encoding. A run may add it to the trained weights of a run without it."""
+    """Queries and keys are normalized by an RMSNorm over head_dim, with one weight vector for all heads of a layer,
+    before the position encoding. A run may add it to the trained weights of a run without it."""
     share_encoding: bool | None = None
     """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
     mixer: str | None = None
-    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default: attention]"""
+    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default:
+    attention]
+    """
     state_size: int | None = None
     """Numbers in the state of each channel of Mamba. [default: 16]"""
 
@@ -53,7 +58,8 @@ class ModelConfig(Config):
             raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ConfigError(
-                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set head_dim"
+                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set "
+                "head_dim"
             )
         d_ff = self._default_d_ff(4)
         self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)

@@ -28,9 +28,9 @@ class Run(Config):
     training: TrainingConfig
     seed: int = 0
     parent: "Run | None" = None
-    """The run whose trained weights this one starts from. The parameters of another class of encoding keep their initial values,
-    and so do the norms of queries and keys if only this run has them. With 0 training steps the parent's weights are evaluated as
-    they are, for example with another encoding."""
+    """The run whose trained weights this one starts from. The parameters of another class of encoding keep their
+    initial values, and so do the norms of queries and keys if only this run has them. With 0 training steps the
+    parent's weights are evaluated as they are, for example with another encoding."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +45,8 @@ class Run(Config):
             self._require_encoding_of(MIXERS[self.model.mixer])
             return
         if self.model.share_encoding is None and not self.encoding.remaining_layers:
-            # The encodings of a pattern keep None, and so do a temperature and an encoding: each one follows its own source.
+            # The encodings of a pattern keep None, and so do a temperature and an encoding: each one follows its own
+            # source.
             shared = self.encoding.shared_across_layers
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
@@ -57,8 +58,8 @@ class Run(Config):
             is_added = name == "qk_norm" and ours  # the norms begin with weights of 1
             if ours != inherited and name not in ("dropout", "share_encoding") and not is_added:
                 raise ConfigError(
-                    f"a run must have the model of its parent, got {name} {ours!r}, but {parent.label} has {inherited!r}; "
-                    "use the parent's model"
+                    f"a run must have the model of its parent, got {name} {ours!r}, but {parent.label} has "
+                    f"{inherited!r}; use the parent's model"
                 )
         if len(parent.lineage) >= MAX_LINEAGE:
             raise ConfigError(
@@ -121,10 +122,12 @@ class Run(Config):
 
     @property
     def label(self) -> str:
-        """Return the encoding's label with the position scheme, such as `RoPE with Randomized(max_length=512)`, or "Mamba".
+        """Return the encoding's label with the position scheme, such as `RoPE with Randomized(max_length=512)`, or
+        "Mamba".
 
-        `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source differs. A run
-        with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE (100 steps at 1024)`.
+        `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source
+        differs. A run with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE (100 steps
+        at 1024)`.
         """
         scheme = self.training.positions
         label = self._encoding_label() if self.model.mixer is None else self._mixer_label(MIXERS[self.model.mixer])

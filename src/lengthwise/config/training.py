@@ -13,12 +13,13 @@ MAX_TRAIN_EXAMPLES = 10**12  # of a fixed training set; far more than any traini
 
 @dataclass(frozen=True, kw_only=True)
 class Curriculum(Config):
-    """Short sequences with few input dimensions first: both grow every `every` training steps until they reach their maximum.
+    """Short sequences with few input dimensions first: both grow every `every` training steps until they reach their
+    maximum.
 
     `length`: the initial length, which grows up to `train_length`. None: always `train_length`.
-    `dims`: the initial number of nonzero input coordinates, which grows up to the task's; the others are 0. None: always all.
-    At step s (from 0), the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise for dims. Both must reach
-    their maximum before the last step.
+    `dims`: the initial number of nonzero input coordinates, which grows up to the task's; the others are 0. None:
+    always all. At step s (from 0), the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise
+    for dims. Both must reach their maximum before the last step.
 
     Source: Garg et al. 2022, appendix A.2.
     """
@@ -49,10 +50,10 @@ class Curriculum(Config):
 class StopWhenLearned(Config):
     """End training before the last step once the model has learned its task at the training length.
 
-    After every `every` steps, the model is scored on `examples` new training examples of `train_length`, by forward passes alone.
-    For an exact match this is the score of generated answers. Training ends when `times` scores in a row are at least `score`; for
-    a metric where lower is better, at most. The learning rate still follows the schedule of all `steps`, so `constant` is the
-    schedule under which runs of different lengths are most alike.
+    After every `every` steps, the model is scored on `examples` new training examples of `train_length`, by forward
+    passes alone. For an exact match this is the score of generated answers. Training ends when `times` scores in a row
+    are at least `score`; for a metric where lower is better, at most. The learning rate still follows the schedule of
+    all `steps`, so `constant` is the schedule under which runs of different lengths are most alike.
     """
 
     score: float
@@ -69,14 +70,16 @@ class StopWhenLearned(Config):
 class TrainingConfig(Config):
     """How a model is trained.
 
-    All sequences of a batch have the same length: `train_length`, or a uniform draw from `min_length ... train_length`. A task with
-    a fixed data set, such as SCAN, draws each example from all its examples of these lengths instead.
+    All sequences of a batch have the same length: `train_length`, or a uniform draw from `min_length ... train_length`.
+    A task with a fixed data set, such as SCAN, draws each example from all its examples of these lengths instead.
     """
 
     train_length: int
     """Length of the training sequences, in the task's unit (bytes of text, symbols to copy)."""
     min_length: int | None = None
-    """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training length]"""
+    """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training
+    length]
+    """
     steps: int = 1000
     """Number of training steps. Only a run that starts from another one may have 0."""
     batch_size: int = 32
@@ -98,15 +101,16 @@ class TrainingConfig(Config):
     train_examples: int | None = None
     """Train on a fixed set of this many examples for several epochs. [default: new examples at every step]
 
-    Each epoch has a new order, and a batch has examples of all lengths. The set depends on the task, the lengths and the seed.
+    Each epoch has a new order, and a batch has examples of all lengths. The set depends on the task, the lengths and
+    the seed.
     """
     precision: Literal["float32", "bfloat16"] | None = None
-    """Number format of the forward and backward passes of training; weights stay in float32. [default: bfloat16 on a GPU, otherwise
-    float32]"""
+    """Number format of the forward and backward passes of training; weights stay in float32. [default: bfloat16 on a
+    GPU, otherwise float32]"""
 
     data_seed: int | None = None
-    """Seed of the training examples and of their order. Initial weights, dropout and position schemes keep the run's seed.
-    [default: the run's seed]"""
+    """Seed of the training examples and of their order. Initial weights, dropout and position schemes keep the run's
+    seed. [default: the run's seed]"""
     stop: StopWhenLearned | None = None
     """End training once the task is learned, after at most `steps` steps. None: train for all of them."""
 
@@ -139,11 +143,13 @@ class TrainingConfig(Config):
         if self.curriculum is not None:
             if self.min_length != self.train_length:
                 raise ConfigError(
-                    f"min_length {self.min_length} cannot be combined with a curriculum, which also sets lengths; omit one of them"
+                    f"min_length {self.min_length} cannot be combined with a curriculum, which also sets lengths; omit "
+                    "one of them"
                 )
             if (self.curriculum.length or 1) > self.train_length:
                 raise ConfigError(
-                    f"the curriculum's length must be at most train_length {self.train_length}, got {self.curriculum.length}"
+                    f"the curriculum's length must be at most train_length {self.train_length}, got "
+                    f"{self.curriculum.length}"
                 )
         if self.train_examples is not None:
             self._require_fixed_set(self.train_examples)
@@ -154,16 +160,17 @@ class TrainingConfig(Config):
     def _require_fixed_set(self, count: int) -> None:
         if self.curriculum is not None:
             raise ConfigError(
-                f"train_examples {count} cannot be combined with a curriculum, because a fixed set has all lengths from the "
-                "beginning; omit one of them"
+                f"train_examples {count} cannot be combined with a curriculum, because a fixed set has all lengths "
+                "from the beginning; omit one of them"
             )
         lengths = self.train_length - (self.min_length or self.train_length) + 1
         if count < max(self.batch_size, lengths):
             raise ConfigError(
-                f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each length), "
-                f"got {count}; omit it for new examples at every step"
+                f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each "
+                f"length), got {count}; omit it for new examples at every step"
             )
         if count > MAX_TRAIN_EXAMPLES:
             raise ConfigError(
-                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at every step"
+                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at "
+                "every step"
             )

@@ -36,7 +36,8 @@ FAR = 2000  # a position beyond those of all scenarios
 @question(
     2,
     "agrees",
-    "Output and all gradients: the reference equals a scalar computation for each pair, other backends equal the reference",
+    "Output and all gradients: the reference equals a scalar computation for each pair, other backends equal the "
+    "reference",
 )
 def agrees(case: EncodingCase, backend: str) -> str:
     _model_applies(case, backend)
@@ -55,8 +56,8 @@ def agrees(case: EncodingCase, backend: str) -> str:
 def _equals_reference(case: EncodingCase, backend: str) -> None:
     """Compare outputs with the reference backend, and gradients too if they are enabled.
 
-    If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to be
-    within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
+    If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to
+    be within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
     """
     bidirectional = case.modifiers().bidirectional
     for scenario in SCENARIOS:
@@ -67,14 +68,16 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
             if (error := chord_error(case.build(num_heads=scenario.heads))) > 0:
                 with torch.no_grad():
                     exact = _output_and_gradients(case, "reference", scenario, causal=causal)
-                # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and an
-                # output by at most that fraction of the largest value, which is less than 10 here.
+                # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and
+                # an output by at most that fraction of the largest value, which is less than 10 here.
                 _compare(f"{where}, the exact function", {"output": actual["output"]}, exact, 1e-10 + 2 * error * 10)
     _compare("2-layer model", _model_gradients(case, backend), _expected(case, None, True), 1e-9)
 
 
 def chord_error(encoding: PositionEncoding) -> float:
-    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments are exact."""
+    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments
+    are exact.
+    """
     positions = torch.tensor([supported_positions(encoding, 0, FAR)])
     terms = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).terms
     functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]
@@ -90,7 +93,9 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
 
 
 def _approximate(*encodings: Any) -> None:
-    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other backends."""
+    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other
+    backends.
+    """
 
     def without_exact(original: Callable[[Span], AttentionModifiers], span: Span) -> AttentionModifiers:
         exact = original(span)

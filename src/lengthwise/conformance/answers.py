@@ -51,9 +51,10 @@ Test = Callable[[EncodingCase, str], str | None]
 class Question:
     """A question of the conformance suite. Calling it tests one encoding on one backend.
 
-    `test` returns a detail to show or None, and raises `Failure`, `Refused` or `NotApplicable`. Any other exception is a
-    failure too. With `variants`, the encoding is tested with its defaults and again with every setting changed. Calling
-    the question with `variants=False` tests only the defaults. Without `on_backend`, the answer is the same for all backends.
+    `test` returns a detail to show or None, and raises `Failure`, `Refused` or `NotApplicable`. Any other exception is
+    a failure too. With `variants`, the encoding is tested with its defaults and again with every setting changed.
+    Calling the question with `variants=False` tests only the defaults. Without `on_backend`, the answer is the same for
+    all backends.
     """
 
     number: int

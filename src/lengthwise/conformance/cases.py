@@ -142,8 +142,8 @@ def differentiable_backends() -> list[str]:
 def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
     """Return the backend's reason why it does not support this encoding, or None.
 
-    Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls back
-    silently.
+    Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls
+    back silently.
     """
     modifiers = case.modifiers()
     reason = attention.unsupported_reason(backend, modifiers, Span.of(2))
@@ -206,7 +206,9 @@ def run(
     x: Tensor | None = None,
     causal: bool = True,
 ) -> Tensor:
-    """Call `attend` as a user does. `x` is the layer's input; an encoding of embeddings has been added to it already."""
+    """Call `attend` as a user does. `x` is the layer's input; an encoding of embeddings has been added to
+    it already.
+    """
     if encoding.acts_on_embedding():
         assert encoding.modifiers(Span.of(1)) == AttentionModifiers(), (
             "an encoding that acts on embeddings and on attention is not supported"
@@ -226,7 +228,9 @@ def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> Attenti
 
 @torch.no_grad()
 def randomize_parameters(module: nn.Module, seed: int) -> None:
-    """Replace parameters that are all 0 with random numbers, because an encoding may have no effect while they are 0."""
+    """Replace parameters that are all 0 with random numbers, because an encoding may have no effect while
+    they are 0.
+    """
     for n, parameter in enumerate(module.parameters()):
         if not parameter.any():
             parameter.copy_(numbers(1000 * seed + n, *parameter.shape) / 4)

@@ -17,7 +17,8 @@ LENGTH = 19  # more than the initial size of a cache
 
 @question(3, "decoding", "Decoding token by token, in chunks and in two parts equals one forward pass over the prefix")
 def decoding(case: EncodingCase, backend: str) -> str:
-    # Only the defaults with consecutive positions grow the cache. Everything else is tested at a shorter length, to save time.
+    # Only the defaults with consecutive positions grow the cache. Everything else is tested at a shorter length, to
+    # save time.
     _layer(case, backend, 9 if case.is_default else 7)
     model = case.decoder(backend)
     ids, short = tokens(3, 2, LENGTH), 9

@@ -13,21 +13,15 @@ from torch import Tensor
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import (
     AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
     DecayProduct,
-    DenseBias,
-    GatedDistanceBias,
     HouseholderProduct,
-    KeyBias,
     MatrixRotation,
-    PiecewiseLinearBias,
     PiecewiseRotation,
     QueryGain,
-    RelativeKeyBias,
     Rotation,
-    ToeplitzBias,
+    Term,
 )
+from lengthwise.forms.plain import entry
 from lengthwise.span import Span
 
 Numbers = list[float]
@@ -46,17 +40,18 @@ def output(
     x: Tensor,
     documents: Tensor | None = None,
 ) -> Float[Tensor, "b h i d"]:
-    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own span.
+    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own
+    span.
 
-    `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the layer's
-    input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends on the
-    tokens between query and key, so it is evaluated once for the whole sequence. So are transforms of whole rows of
-    logits.
+    `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the
+    layer's input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends
+    on the tokens between query and key, so it is evaluated once for the whole sequence. So are transforms of whole rows
+    of logits.
     """
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
-    content_terms: list[DenseBias | CumulativeBias | ContentBias] = []
+    content_terms: list[Term] = []
     rotations: list[Rotation] = []
     products: list[HouseholderProduct | DecayProduct] = []
     if encoding.reads_content():
@@ -64,9 +59,9 @@ def output(
         computed = encoding.content(encoding.features(x), Span(all_positions, all_positions, length), documents)
         rotations = [form for form in computed if isinstance(form, Rotation)]
         products = [form for form in computed if isinstance(form, HouseholderProduct | DecayProduct)]
-        content_terms = [term for term in computed if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
+        content_terms = [term for term in computed if isinstance(term, Term)]
         assert len(content_terms) + len(rotations) + len(products) == len(computed), (
-            "content forms must be Rotation, HouseholderProduct, DecayProduct, DenseBias, CumulativeBias or ContentBias"
+            "content forms must be Rotation, HouseholderProduct, DecayProduct or terms"
         )
     for b in range(batch):
         ids = positions[b].tolist()
@@ -88,9 +83,11 @@ def output(
                 query_numbers = q[b, h, i].tolist()
                 for content_product in products:
                     query_numbers = _query_of_pair(content_product, query_numbers, (b, h, i, j))
-                logit = pair(modifiers, h, query_numbers, k[b, h // groups, j].tolist(), distance, scale)
+                key_numbers = k[b, h // groups, j].tolist()
+                logit = pair(modifiers, h, query_numbers, key_numbers, distance, scale)
                 for term in content_terms:
-                    logit += _term_gain(modifiers, h) * _content_bias(term, batch, heads, (b, h, i, j), distance)
+                    value = term.plain_value((b, h, i, j), query_numbers, key_numbers, distance, scale)
+                    logit += _term_gain(modifiers, h) * value
                 logits[h][i][j] = logit
         if transform:
             all_logits = torch.tensor(logits, dtype=torch.float64)[None]
@@ -107,7 +104,7 @@ def output(
             )
             for n, j in enumerate(keys):
                 for form in modifiers_of[i, j].values:
-                    values[n] = values[n] + _entry(form.table, h, ids[i] - ids[j] - form.first)
+                    values[n] = values[n] + entry(form.table, h, ids[i] - ids[j], form.first)
             for d in range(width):
                 total = math.fsum(weight * float(value[d]) for weight, value in zip(weights, values, strict=True))
                 out[b, h, i, d] = total / math.fsum([*weights, *sink_weight]) if normalized else total
@@ -158,7 +155,8 @@ def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dista
         rotated_q, rotated_k = turn(q, r, head, r.angle_q, r.gain_q), turn(k, r, head, r.angle_k, r.gain_k)
     total = scale * math.fsum(a * b for a, b in zip(rotated_q, rotated_k, strict=True))
     total *= 1.0 if modifiers.gain is None else _gain(modifiers.gain, head)
-    return total + _term_gain(modifiers, head) * _terms(modifiers, head, q, k, distance, scale)
+    terms = sum(term.plain_value((0, head, 0, 0), q, k, distance, scale) for term in modifiers.terms)
+    return total + _term_gain(modifiers, head) * terms
 
 
 def _gain(gain: QueryGain, head: int) -> float:
@@ -170,55 +168,10 @@ def _term_gain(modifiers: AttentionModifiers, head: int) -> float:
     return _gain(modifiers.gain, head) if modifiers.gain and modifiers.gain.scales_terms else 1.0
 
 
-def _terms(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
-    """Return the sum of the terms, for q and k before rotation."""
-    total = 0.0
-    for term in modifiers.terms:
-        match term:
-            case ToeplitzBias(table, first, distances):
-                total += float(_entry(table, head, _column(distance, first, distances)))
-            case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
-                x = float(_entry(distance_feature[None], 0, _column(distance, 0, distances))) * float(query_scale)
-                if exact is not None:
-                    total += float(exact(torch.tensor([x], dtype=torch.float64))[head])
-                    continue
-                s = sum(knot <= x for knot in knots.tolist())
-                total += float(slope[head, s]) * x + float(intercept[head, s])
-            case RelativeKeyBias(table, first, vector, distances):
-                added = [0.0] * len(q) if vector is None else vector[head].tolist()
-                entry = _entry(table, head, _column(distance, first, distances)).tolist()
-                total += scale * math.fsum((a + c) * b for a, c, b in zip(q, added, entry, strict=True))
-            case KeyBias(vector):
-                total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
-            case GatedDistanceBias(slope, query_vector, key_vector):
-                for token, gate_vector in ((q, query_vector), (k, key_vector)):
-                    if gate_vector is not None:
-                        dot = math.fsum(a * b for a, b in zip(token, gate_vector[head].tolist(), strict=True))
-                        total -= float(slope[head]) * max(0, distance) * math.log1p(math.exp(dot))
-            case DenseBias(bias):
-                total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
-    return total
-
-
-def _content_bias(
-    term: DenseBias | CumulativeBias | ContentBias,
-    batch: int,
-    heads: int,
-    index: tuple[int, int, int, int],
-    distance: int,
-) -> float:
-    b, h, i, j = index
-    if isinstance(term, DenseBias):
-        return float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
-    if isinstance(term, CumulativeBias):
-        total = term.prefix_sum.expand(batch, heads, -1)[b, h]
-        return float(total[i]) - float(total[j])
-    entry = _entry(term.table, h, distance - term.first).tolist()
-    return math.fsum(a * b for a, b in zip(term.content[b, h, i].tolist(), entry, strict=True))
-
-
 def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
-    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the gain."""
+    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the
+    gain.
+    """
     if angle is None:
         return x
     entry = 0, head if angle.shape[1] > 1 else 0, 0
@@ -247,11 +200,3 @@ def multiplied(x: Numbers, head: int, matrix: Tensor | None) -> Numbers:
         first = n - n % m
         out[n] = math.fsum(a * b for a, b in zip(row, x[first : first + m], strict=True))
     return out
-
-
-def _column(distance: int, first: int, distances: Tensor | None) -> int:
-    return distance - first if distances is None else distances.tolist().index(max(distance, int(distances[0])))
-
-
-def _entry(table: Tensor, head: int, column: int) -> Tensor:
-    return table[head if len(table) > 1 else 0, min(max(column, 0), table.shape[1] - 1)]

@@ -1,6 +1,7 @@
 """Compare the GPU kernels with the reference on small inputs: the output and every gradient.
 
-The reference computes in float64 on the CPU, so it shares nothing with the device. gpu_table.py compares all of `FORMS`.
+The reference computes in float64 on the CPU, so it shares nothing with the device. gpu_table.py compares all of
+`FORMS`.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +31,8 @@ from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 WIDE = torch.float64
-# The tolerance relative to the largest number: about ten roundings of float32 sums, and of values stored in half precision.
+# The tolerance relative to the largest number: about ten roundings of float32 sums, and of values stored in half
+# precision.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 NEAR = 2e-6  # a coordinate of about 1 is rounded by less in float32
 SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
@@ -39,7 +41,9 @@ SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
 
 @dataclass(frozen=True)
 class Form:
-    """What decides which kernels are compiled: the kinds of bias, the head dim and the dtype. A sink counts as a kind of bias."""
+    """What decides which kernels are compiled: the kinds of bias, the head dim and the dtype. A sink counts as a kind
+    of bias.
+    """
 
     biases: tuple[str, ...]
     dim: int
@@ -71,7 +75,9 @@ FORMS = tuple(Form(biases, dim, dtype) for biases in BIASES for dtype in DTYPES 
 
 @dataclass(frozen=True)
 class Shape:
-    """One call of attention. `keys` and `queries` count blocks of the kernels; a few tokens are added, so the last is not full."""
+    """One call of attention. `keys` and `queries` count blocks of the kernels; a few tokens are added, so the last is
+    not full.
+    """
 
     name: str
     keys: float
@@ -201,7 +207,8 @@ class Call:
 
 
 def between_coordinates(knots: Tensor, distance: Tensor, distance_feature: Tensor, query_scale: Tensor) -> Tensor:
-    """Return the knots [s - 1] in float64. Knots that are almost a coordinate of a pair move to the middle of a gap beside it.
+    """Return the knots [s - 1] in float64. Knots that are almost a coordinate of a pair move to the middle of a gap
+    beside it.
 
     The gradients of a pair jump at a knot, and coordinates in float32 and in float64 may lie on different sides of it.
     distance [b, i, j], distance_feature [n], query_scale [b, i]: what the coordinates are made of.

@@ -10,18 +10,20 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention.fused import gpu, tested_gpus
-from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.attention.fused import gpu
+from lengthwise.conformance import gpu_networks
 from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, bias_names, difference
 from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
+from lengthwise.native import tested_gpus
+from lengthwise.native.tested_gpus import Combination
 from lengthwise.values import ConfigError
 
 
 def main(device: str, json: bool = False, progress: Progress = no_progress) -> int:
     """Compare the kernels for every form of `FORMS`, and print a table or one JSON object.
 
-    If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the exit code:
-    1 if any of them fails, and 0 otherwise.
+    If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the
+    exit code: 1 if any of them fails, and 0 otherwise.
     """
     from rich.console import Console
 
@@ -42,13 +44,16 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
 
 
 def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, str | None]:
-    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all cores are used."""
+    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all
+    cores are used.
+    """
     try:
         reasons = run_in_processes(partial(_failure, device), FORMS, on_result)
     except BrokenProcessPool as error:
         raise ConfigError(
-            "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel crashed, "
-            "and backend='auto' is right to use another backend, or the system stopped the process, and you can try again"
+            "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel "
+            "crashed, and backend='auto' is right to use another backend, or the system stopped the process, and you "
+            "can try again"
         ) from error
     return dict(zip(FORMS, reasons, strict=True))
 
@@ -56,6 +61,8 @@ def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[For
 def _failure(device: torch.device, form: Form) -> str | None:
     warnings.filterwarnings("ignore", "the GPU kernels of lengthwise were not tested")  # that is what happens now
     try:
+        if form.biases == ("segments",) and (reason := gpu_networks.difference(device)):
+            return reason
         return difference(form, device)
     except Exception as error:  # of Triton's compiler, of the driver, out of memory
         lines = str(error).strip().splitlines()

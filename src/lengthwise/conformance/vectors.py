@@ -22,7 +22,9 @@ FOLDER = Path(__file__).parents[3] / "tests" / "vectors"
 
 
 def file_of(make: type) -> Path:
-    """Return the file with an encoding's reference values, which is named like the class (ignoring case and underscores)."""
+    """Return the file with an encoding's reference values, which is named like the class (ignoring case and
+    underscores).
+    """
     if not FOLDER.is_dir():
         raise NotApplicable("reference values are in the source tree, which this installation does not have")
     for path in FOLDER.glob("*.json"):
@@ -83,8 +85,9 @@ def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
     # A backend has no logits to compare. Its output is softmax(logits) if the values are one-hot vectors of the keys.
     if expected.isnan().all(-1).any() or case.get("everywhere"):
         return
-    # A backend takes the queries for the last keys by index. So queries and keys must be the same tokens, or there is one
-    # query, which is the last key whatever its position ID and sees all keys. Cases with content or transforms are written so.
+    # A backend takes the queries for the last keys by index. So queries and keys must be the same tokens, or there is
+    # one query, which is the last key whatever its position ID and sees all keys. Cases with content or transforms are
+    # written so.
     if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or modifiers.logit_transform:
         _compare_weights(modifiers, case, backend, what)
 
@@ -95,8 +98,9 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
     span, keys = _span(case), expected.shape[2]
     v = torch.eye(keys, dtype=torch.float64).expand(len(k), -1, -1)
     width = max(keys, q.shape[-1])
-    # q, k and v must have the same width, so dimensions of zeros are appended. That is wrong for rotations, for vectors that
-    # are added to queries or keys, and for transforms that read q. Then v is split into parts of the width of q instead.
+    # q, k and v must have the same width, so dimensions of zeros are appended. That is wrong for rotations, for vectors
+    # that are added to queries or keys, and for transforms that read q. Then v is split into parts of the width of q
+    # instead.
     fixed_width = (
         modifiers.rotation
         or modifiers.product

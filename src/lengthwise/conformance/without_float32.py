@@ -1,7 +1,7 @@
 """Whether an encoding that is in float64 computes in float64.
 
-It is computed twice: as it is, and with float64 wherever it asks for float32. If it computes nothing in float32, both results
-are the same.
+It is computed twice: as it is, and with float64 wherever it asks for float32. If it computes nothing in float32, both
+results are the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,8 +31,9 @@ def require_float64(case: EncodingCase, positions: list[int]) -> None:
         error = float((actual - expected[what]).abs().max())
         if not error <= TOLERANCE:
             raise Failure(
-                f"{what} in float64 is computed in float32, positions {positions[0]} to {positions[-1]}: off by {error:.2g}, "
-                f"allowed {TOLERANCE:.0e}; compute tables, angles and vectors in lengthwise.forms.table_dtype(device)"
+                f"{what} in float64 is computed in float32, positions {positions[0]} to {positions[-1]}: off by "
+                f"{error:.2g}, allowed {TOLERANCE:.0e}; compute tables, angles and vectors in "
+                "lengthwise.forms.table_dtype(device)"
             )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Published:
     """A published corpus on the Hugging Face hub.
 
-    `source`: as `lengthwise tokenize` takes it. `field`: the field of the text. `origin`: the field that groups documents.
+    `source`: as `lengthwise tokenize` takes it. `field`: the field of the text. `origin`: the field that groups
+    documents.
     `files`: the files to download for use without a network. `licence`: of the collection, as its page states it.
     """
 

@@ -28,9 +28,9 @@ ENDS = re.compile(rb"[ \t]*(?:[#;\r\n]|\Z)")
 def prose(source: bytes) -> bytes:
     """Return the docstrings and comments of a module in their order, separated by blank lines.
 
-    A docstring is a string literal on lines of its own that is the first statement of the module, a class or a function; it is
-    unescaped and its indentation is removed. Consecutive comment lines form one block; a comment after code is a block by itself.
-    The leading `#` and one space are removed.
+    A docstring is a string literal on lines of its own that is the first statement of the module, a class or a
+    function; it is unescaped and its indentation is removed. Consecutive comment lines form one block; a comment after
+    code is a block by itself. The leading `#` and one space are removed.
     """
     blocks: list[bytes] = []
     lines: list[bytes] = []  # the current block of comments

@@ -45,9 +45,10 @@ class Corpus:
     def split(self, validation: float) -> tuple[list[bytes], list[bytes]]:
         """Return (training, validation) documents. No file is in both, and both have at least one byte.
 
-        Files are held out in the order of the SHA-256 of their origin until they contain the share `validation` of all bytes. A
-        file that would raise it above 1.5 times this share stays in training. If no file fits, the smallest is held out. The
-        only file of a corpus is cut: its tail is for validation, starting after a line break if there is one nearby.
+        Files are held out in the order of the SHA-256 of their origin until they contain the share `validation` of all
+        bytes. A file that would raise it above 1.5 times this share stays in training. If no file fits, the smallest is
+        held out. The only file of a corpus is cut: its tail is for validation, starting after a line break if there is
+        one nearby.
         """
         sizes: dict[str, int] = {}
         for document in self.documents:
@@ -74,7 +75,9 @@ def _hash(origin: str) -> bytes:
 
 
 def _cut(data: bytes, validation: float) -> int:
-    """Return where the tail begins: after the first line break in the tail's first half, else between two characters."""
+    """Return where the tail begins: after the first line break in the tail's first half, else between two
+    characters.
+    """
     point = min(max(round(len(data) * (1 - validation)), 1), len(data) - 1)
     line_break = data.find(b"\n", point, point + (len(data) - point) // 2)
     if line_break >= 0:
@@ -102,10 +105,12 @@ def absolute(path: str) -> str:
 
 
 def read(path: str, glob: str) -> Corpus:
-    """Return the corpus at `path`: "python", "python:manual", "python:docstrings", "python:source", a file, or a folder.
+    """Return the corpus at `path`: "python", "python:manual", "python:docstrings", "python:source", a file, or a
+    folder.
 
-    No encoding is assumed. Files are read again only if their size or modification time has changed. Raises `ConfigError`, in one
-    line, for a path that is missing, empty, unreadable or too big, and for a folder in which nothing matches `glob`.
+    No encoding is assumed. Files are read again only if their size or modification time has changed. Raises
+    `ConfigError`, in one line, for a path that is missing, empty, unreadable or too big, and for a folder in which
+    nothing matches `glob`.
     """
     path = absolute(path)
     if is_built_in(path):
@@ -129,7 +134,8 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
     size = sum(signature[0] for signature in signatures)
     if size > MAX_BYTES:
         raise ConfigError(
-            f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; prepare it with lengthwise tokenize"
+            f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; prepare it with lengthwise "
+            "tokenize"
         )
     location = Path(path)
     documents: list[Document] = []

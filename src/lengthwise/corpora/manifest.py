@@ -44,8 +44,8 @@ class Split:
 class Manifest:
     """A prepared corpus. It contains no path and no date, so that the same preparation writes the same bytes.
 
-    `target_size`: tokens are below this number. `files`: the SHA-256 of the tokenizer's files. `left_out`: how many documents of
-    the source are not in the corpus, by reason.
+    `target_size`: tokens are below this number. `files`: the SHA-256 of the tokenizer's files. `left_out`: how many
+    documents of the source are not in the corpus, by reason.
     """
 
     tokenizer: str
@@ -123,7 +123,8 @@ def read_manifest(folder: Path) -> Manifest:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise tokenize"
+            f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise "
+            "tokenize"
         ) from error
     except (ValueError, RecursionError):
         raise _damaged(path, "it is not JSON") from None

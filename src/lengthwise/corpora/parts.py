@@ -1,8 +1,9 @@
 """Tokenising one part of a source, which is the step that a kill can lose.
 
-A finished part is two files: `KEY.part`, the tokens of its documents and an index of them, and `KEY.json`, which is written last.
-The key is a hash of everything that determines the content: the files of the source with their sizes and modification times, the
-fields, and the tokenizer. So a part is never used for anything else, and a part whose file has changed is tokenised again.
+A finished part is two files: `KEY.part`, the tokens of its documents and an index of them, and `KEY.json`, which is
+written last. The key is a hash of everything that determines the content: the files of the source with their sizes and
+modification times, the fields, and the tokenizer. So a part is never used for anything else, and a part whose file has
+changed is tokenised again.
 """
 
 import hashlib
@@ -30,7 +31,9 @@ INDEX = np.dtype([("digest", "V16"), ("origin", "<u8"), ("tokens", "<u8"), ("byt
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What all parts have in common. `leave_out_invalid`: count records that cannot be used, instead of raising an error."""
+    """What all parts have in common. `leave_out_invalid`: count records that cannot be used, instead of raising an
+    error.
+    """
 
     source: Source
     tokenizer: Tokenizer

@@ -33,7 +33,9 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A split: the lengths of its documents in tokens, the sum of their sizes, the hash of their texts, and its shards."""
+    """A split: the lengths of its documents in tokens, the sum of their sizes, the hash of their texts, and
+    its shards.
+    """
 
     lengths: NDArray[np.unsignedinteger]
     bytes: int
@@ -50,10 +52,10 @@ class Plan:
 def plan(job: Job, keys: Sequence[str], validation: float, shard_bytes: int) -> Plan:
     """Return the plan for the parts with these keys. Raise `ConfigError` if there are too few documents for two splits.
 
-    Of equal documents, the first one stays; documents are equal if the first 64 bits of their SHA-256 are. (Among a hundred million
-    different documents, the chance that any two agree is 0.03 %.) A document is held out if the hash of its origin, as a share of
-    all hashes, is below `validation`. If this holds out nothing, or everything, one origin is moved, so that both splits have a
-    document.
+    Of equal documents, the first one stays; documents are equal if the first 64 bits of their SHA-256 are. (Among a
+    hundred million different documents, the chance that any two agree is 0.03 %.) A document is held out if the hash of
+    its origin, as a share of all hashes, is below `validation`. If this holds out nothing, or everything, one origin is
+    moved, so that both splits have a document.
     """
     left_out = sum((job.left_out(key) for key in keys), Counter[str]())
     selected = _first_of_equals([_prefixes(job.index(key)) for key in keys])
@@ -84,7 +86,9 @@ def _prefixes(index: Index) -> NDArray[np.uint64]:
 
 
 def _first_of_equals(parts: list[NDArray[np.uint64]]) -> list[Mask]:
-    """Return for each part a mask of the documents that are not equal to an earlier one. `parts`: prefixes of their hashes."""
+    """Return for each part a mask of the documents that are not equal to an earlier one. `parts`: prefixes of their
+    hashes.
+    """
     sizes = [len(part) for part in parts]
     prefixes = np.concatenate(parts)
     parts.clear()
@@ -100,8 +104,8 @@ def _rule(job: Job, origins: list[NDArray[np.uint64]], validation: float) -> Cal
     lowest, highest = (choose(choose(part) for part in origins if len(part)) for choose in (min, max))
     if lowest == highest:
         raise ConfigError(
-            f"{job.source.name} has one document, or all its documents have one origin, but training and validation need one each; "
-            f"{ADVICE}"
+            f"{job.source.name} has one document, or all its documents have one origin, but training and validation "
+            f"need one each; {ADVICE}"
         )
     if lowest >= limit:
         return lambda origin: origin == lowest

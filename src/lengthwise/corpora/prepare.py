@@ -1,8 +1,8 @@
 """Preparing a corpus: tokenising the parts of a source in parallel, and writing shards.
 
-Everything is written into the folder `OUTPUT.unfinished`. The folder `OUTPUT` appears at the end, complete. After a kill, the same
-call continues with the parts and shards that are not finished. The result is the same whenever the call was killed and however
-many workers it had.
+Everything is written into the folder `OUTPUT.unfinished`. The folder `OUTPUT` appears at the end, complete. After a
+kill, the same call continues with the parts and shards that are not finished. The result is the same whenever the call
+was killed and however many workers it had.
 """
 
 import hashlib
@@ -193,7 +193,8 @@ class Preparation:
     def _held_out(self, parts: Sequence[Part]) -> Callable[[int], bool]:
         """Return the rule of `planning` that decides from the hash of an origin whether its documents are held out.
 
-        A small source may have no document on one side of the limit; then the document next to the limit changes its side.
+        A small source may have no document on one side of the limit; then the document next to the limit changes its
+        side.
         """
         limit = min(int(self.validation * 2**64), 2**64 - 1)
         lowest, highest, seen = 2**64, -1, set[bytes]()
@@ -238,8 +239,8 @@ class Preparation:
                         done(number)
                 except BrokenProcessPool:
                     raise ConfigError(
-                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, with fewer "
-                        "--workers if it happens again"
+                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, "
+                        "with fewer --workers if it happens again"
                     ) from None
                 except KeyboardInterrupt:  # do not wait for parts that can be tokenized again
                     for child in set(active_children()) - before:

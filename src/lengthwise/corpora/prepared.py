@@ -18,7 +18,8 @@ ADVICE = "restore it from a copy, or prepare the corpus again with lengthwise to
 
 
 class PreparedCorpus:
-    """A folder of tokens. Opening it reads the manifest and the sizes of all files; tokens are read when they are needed.
+    """A folder of tokens. Opening it reads the manifest and the sizes of all files; tokens are read when they are
+    needed.
 
     Raise `ConfigError` if the manifest or a file is missing or has another size, with the name of the file.
     """

@@ -65,8 +65,8 @@ def shard_key(keys: Sequence[str], shard: ShardPlan) -> str:
 class TokenReader:
     """Reads windows of the tokens of one split, which are numbered from its first document to its last.
 
-    Shards are mapped into memory, and only the pages of a window are read. Pages are released regularly, so that the process does
-    not grow with the corpus.
+    Shards are mapped into memory, and only the pages of a window are read. Pages are released regularly, so that the
+    process does not grow with the corpus.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, split: str):
@@ -91,7 +91,8 @@ class TokenReader:
             row_of = int(np.argmax(windows.max(1) >= self._manifest.target_size))
             name = shard_file(self._split, int(shards[row_of]))
             raise ConfigError(
-                f"{self._folder / name} is damaged: it contains a number that is no token; restore it, or tokenize again"
+                f"{self._folder / name} is damaged: it contains a number that is no token; restore it, or tokenize "
+                "again"
             )
         self._release(len(starts) * (length * self._dtype.itemsize + PAGES))
         return windows

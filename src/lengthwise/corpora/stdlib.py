@@ -1,21 +1,22 @@
 """Real text that every machine has: the manual, docstrings and source of Python's standard library.
 
-There are three domains. Each consists of documents (name, origin, bytes); documents with the same origin are always in the same
-split.
+There are three domains. Each consists of documents (name, origin, bytes); documents with the same origin are always in
+the same split.
 
-- `manual`: the language manual in `pydoc_data.topics`, English prose, one document per topic. A topic is left out if at least
-  half of its paragraphs occur in a longer topic (most such topics are sections of another). Topics that still share a paragraph
-  have one origin.
+- `manual`: the language manual in `pydoc_data.topics`, English prose, one document per topic. A topic is left out if at
+  least half of its paragraphs occur in a longer topic (most such topics are sections of another). Topics that still
+  share a paragraph have one origin.
 - `docstrings`: one document per module: its docstrings and comments in their order (see `extraction.prose`).
-- `source`: one document per module: the bytes of the file, with docstrings and comments. Its origin is that of the module's
-  docstrings document.
+- `source`: one document per module: the bytes of the file, with docstrings and comments. Its origin is that of the
+  module's docstrings document.
 
-The modules are all `.py` files of the running interpreter's standard library, by sorted path, without `site-packages`, tests,
-`_sysconfigdata*` (which describes one machine) and `pydoc_data/topics.py` (which is the manual). The same Python version gives
-the same text, except for a distributor's changes. Another version gives another text, and its scores are not comparable.
+The modules are all `.py` files of the running interpreter's standard library, by sorted path, without `site-packages`,
+tests, `_sysconfigdata*` (which describes one machine) and `pydoc_data/topics.py` (which is the manual). The same Python
+version gives the same text, except for a distributor's changes. Another version gives another text, and its scores are
+not comparable.
 
-Extraction takes about a second. The result is stored in the cache folder (cache_folder.py), one file per interpreter, and is
-computed again if it is damaged or a file of the standard library changes.
+Extraction takes about a second. The result is stored in the cache folder (cache_folder.py), one file per interpreter,
+and is computed again if it is damaged or a file of the standard library changes.
 """
 
 import hashlib
@@ -55,7 +56,9 @@ def domains(path: str) -> tuple[str, ...]:
 
 
 def read(selected: tuple[str, ...]) -> tuple[str, list[RawDocument]]:
-    """Return (Python version, documents of the selected domains in the order of `DOMAINS`), from the cache if it is valid."""
+    """Return (Python version, documents of the selected domains in the order of `DOMAINS`), from the cache if it is
+    valid.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
     name = cache_name(root, files)
@@ -125,7 +128,9 @@ def manual() -> list[RawDocument]:
 
 
 def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
-    """Return the cache file's name, which depends on the interpreter, the state of its files, and the extraction code."""
+    """Return the cache file's name, which depends on the interpreter, the state of its files, and the
+    extraction code.
+    """
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))

@@ -1,4 +1,6 @@
-"""Files of labelled sentences in the CoNLL format: a token and its label on each line, and an empty line between sentences."""
+"""Files of labelled sentences in the CoNLL format: a token and its label on each line, and an empty line between
+sentences.
+"""
 
 import hashlib
 import re
@@ -16,8 +18,8 @@ LABEL = re.compile(r"O|[BI]-\S+")
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """The words of a sentence and the IOB2 label of each: "B-PER" begins an entity of the type PER, "I-PER" continues it, "O" is
-    outside of entities."""
+    """The words of a sentence and the IOB2 label of each: "B-PER" begins an entity of the type PER, "I-PER" continues
+    it, "O" is outside of entities."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
@@ -61,10 +63,10 @@ class TaggedSentences:
 def read_conll(path: str) -> TaggedSentences:
     """Return the sentences of a CoNLL file.
 
-    The columns of a line are separated by tabs or, if it has none, by spaces; the first is the token and the last its label. Lines
-    that begin with -DOCSTART- are skipped, and end a sentence as empty lines do. Raises `ConfigError` for a file that is missing,
-    not UTF-8 or without sentences, and names the line without a label or with one that is not IOB2. The file is read again only if
-    it has changed.
+    The columns of a line are separated by tabs or, if it has none, by spaces; the first is the token and the last its
+    label. Lines that begin with -DOCSTART- are skipped, and end a sentence as empty lines do. Raises `ConfigError` for
+    a file that is missing, not UTF-8 or without sentences, and names the line without a label or with one that is not
+    IOB2. The file is read again only if it has changed.
     """
     try:
         return _read(Path(path), signature(Path(path).stat()))
@@ -103,7 +105,9 @@ def _read(path: Path, file_signature: tuple[int, ...]) -> TaggedSentences:
 
 
 def _label(columns: list[str], previous: str) -> str:
-    """Return the label of a line. Raise `ConfigError` if it has none, or one that IOB2 does not allow after `previous`."""
+    """Return the label of a line. Raise `ConfigError` if it has none, or one that IOB2 does not allow after
+    `previous`.
+    """
     token, label = columns[0], columns[-1]
     if len(columns) < 2 or not token:
         raise ConfigError(
@@ -115,7 +119,7 @@ def _label(columns: list[str], previous: str) -> str:
         )
     if label[0] == "I" and previous[2:] != label[2:]:
         raise ConfigError(
-            f"{label} must follow B-{label[2:]} or {label} (IOB2), got it after {previous}; write B-{label[2:]} where an entity "
-            "begins"
+            f"{label} must follow B-{label[2:]} or {label} (IOB2), got it after {previous}; write B-{label[2:]} where "
+            "an entity begins"
         )
     return label

@@ -11,7 +11,8 @@ from lengthwise.values import ConfigError, join_names
 class Example:
     """An input and the texts that are accepted as its answer, of which the first one is trained on. At least one.
 
-    `group`: a name that examples of one question share (the answers of MultiRC). Empty: the example is a group of its own.
+    `group`: a name that examples of one question share (the answers of MultiRC). Empty: the example is a group of its
+    own.
     `dataset`: the data set, for examples of several.
     """
 
@@ -41,7 +42,8 @@ class ExampleSet(ABC):
 def average(benchmark: str, names: Sequence[str], scores: Mapping[str, float]) -> float:
     """Return the mean of the scores of all parts of a benchmark (data sets or lengths), each with equal weight.
 
-    Raise `ConfigError` unless there is a score for each name, and no other: an average over fewer parts is another number.
+    Raise `ConfigError` unless there is a score for each name, and no other: an average over fewer parts is another
+    number.
     """
     if missing := [name for name in names if name not in scores]:
         raise ConfigError(f"the average of {benchmark} needs all {len(names)} scores; missing: {join_names(missing)}")

@@ -8,8 +8,8 @@ from lengthwise.downstream.conll import TaggedSentence, TaggedSentences
 SENTENCES = 1400  # as many as the corpus of the published measurement has
 TYPES = ("PER", "LOC", "ORG")  # rules whose words are an entity of this type
 
-# A rule is a name in capitals and its alternatives. A word that is the name of a rule stands for one of its alternatives. The words
-# of FIRST begin names of every type, and nothing before or in them shows the type.
+# A rule is a name in capitals and its alternatives. A word that is the name of a rule stands for one of its
+# alternatives. The words of FIRST begin names of every type, and nothing before or in them shows the type.
 GRAMMAR = """
 SENTENCE = OPENING , CLAUSE . | OPENING , CLAUSE LINK CLAUSE . | OPENING , CLAUSE , CLAUSE . | CLAUSE .
 SENTENCE = CLAUSE LINK CLAUSE . | CLAUSE LINK CLAUSE , CLAUSE . | OPENING , CLAUSE .
@@ -63,8 +63,8 @@ def rules() -> dict[str, list[list[str]]]:
 def invented_sentences(seed: int, count: int) -> TaggedSentences:
     """Return the first `count` sentences of the corpus with this seed.
 
-    The n-th sentence (from 0) expands SENTENCE from left to right. Its d-th choice (from 0) among m alternatives is number r mod m,
-    where r has the first 8 bytes of the SHA-256 of the text "seed n d", as a big-endian number.
+    The n-th sentence (from 0) expands SENTENCE from left to right. Its d-th choice (from 0) among m alternatives is
+    number r mod m, where r has the first 8 bytes of the SHA-256 of the text "seed n d", as a big-endian number.
     """
     alternatives = rules()
     return TaggedSentences(tuple(_Sentence(alternatives, f"{seed} {n}").tagged() for n in range(count)))

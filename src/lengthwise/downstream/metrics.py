@@ -1,4 +1,6 @@
-"""Scores of answers in text: the official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and rouge-score."""
+"""Scores of answers in text: the official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and
+rouge-score.
+"""
 
 import re
 import string
@@ -26,11 +28,12 @@ UNREADABLE_NUMBER = -1.0  # in place of an answer that is no number, as in T5's 
 class AnswerScores:
     """Scores of answers, as fractions: papers print them times 100.
 
-    `score`: the official score of all answers. `components`: the scores that it consists of, such as ROUGE-1, ROUGE-2 and ROUGE-L.
-    `examples`: one number for each answer, whose mean is `score`. For a mean over answers it is the answer's own score. A score
-    of all answers together, such as a correlation or a geometric mean, has no scores of single answers. Then the number is the
-    score plus the answer's first-order influence on it, which is the linearization in the delta method: the standard error of the
-    mean of these numbers is that of the score.
+    `score`: the official score of all answers. `components`: the scores that it consists of, such as ROUGE-1, ROUGE-2
+    and ROUGE-L.
+    `examples`: one number for each answer, whose mean is `score`. For a mean over answers it is the answer's own score.
+    A score of all answers together, such as a correlation or a geometric mean, has no scores of single answers. Then
+    the number is the score plus the answer's first-order influence on it, which is the linearization in the delta
+    method: the standard error of the mean of these numbers is that of the score.
     """
 
     score: float
@@ -40,7 +43,9 @@ class AnswerScores:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is scored: predicted texts, the accepted texts of each, and optionally a group for each, such as its question."""
+    """What is scored: predicted texts, the accepted texts of each, and optionally a group for each, such as its
+    question.
+    """
 
     predictions: Sequence[str]
     references: References
@@ -58,7 +63,8 @@ class Answers:
 
 @dataclass(frozen=True)
 class AnswerMetric:
-    """A metric of answers. `parts(answers)` returns an array for each component, with one number per answer (see `AnswerScores`).
+    """A metric of answers. `parts(answers)` returns an array for each component, with one number per answer (see
+    `AnswerScores`).
 
     `combine`: how the components form the score, by their arithmetic or geometric mean.
     """
@@ -72,10 +78,11 @@ class AnswerMetric:
     ) -> AnswerScores:
         """Return the scores of predictions. `references`: all accepted texts of each prediction, at least one.
 
-        `groups`: names that answers to one question share; only MultiRC needs them. Without them, each answer is a group.
+        `groups`: names that answers to one question share; only MultiRC needs them. Without them, each answer is a
+        group.
 
-        Raises `ConfigError` for different numbers of predictions and references, for none at all, for a prediction without a
-        reference, and for anything that is not text.
+        Raises `ConfigError` for different numbers of predictions and references, for none at all, for a prediction
+        without a reference, and for anything that is not text.
         """
         answers = checked_answers(predictions, references, groups)
         components = self.components(answers)
@@ -91,13 +98,15 @@ class AnswerMetric:
 
 
 def checked_answers(predictions: Sequence[str], references: References, groups: Sequence[str] | None) -> Answers:
-    """Return the answers. Raise `ConfigError` unless they have as many lists of references as predictions, all of them texts."""
+    """Return the answers. Raise `ConfigError` unless they have as many lists of references as predictions, all of them
+    texts.
+    """
     if isinstance(predictions, str) or isinstance(references, str):
         raise ConfigError("predictions and references must be lists with an entry for each example, got a single text")
     if len(predictions) != len(references):
         raise ConfigError(
-            f"there must be as many predictions as lists of references, got {len(predictions)} and {len(references)}; give one "
-            "prediction for each example"
+            f"there must be as many predictions as lists of references, got {len(predictions)} and {len(references)}; "
+            "give one prediction for each example"
         )
     if not len(predictions):
         raise ConfigError("there must be at least one prediction, got none")
@@ -126,7 +135,8 @@ def normalize(text: str) -> str:
 
 
 def token_f1(prediction: str, reference: str) -> float:
-    """Return the F1 of the words of normalized texts: 2 · common / (words of both), common words counted as often as in both.
+    """Return the F1 of the words of normalized texts: 2 · common / (words of both), common words counted as often as in
+    both.
 
     It is 0 without a common word, also if both texts are empty.
     """
@@ -157,10 +167,11 @@ def _rouge_scorer() -> Any:
 
 
 def rouge(answers: Answers) -> dict[str, Floats]:
-    """Return the F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, for each the best over the references. Words are not stemmed.
+    """Return the F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, for each the best over the references. Words are not
+    stemmed.
 
-    Source: the metric of SCROLLS, which calls rouge-score with `use_stemmer=False`. Its line breaks between sentences matter to
-    ROUGE-Lsum alone, which is no part of the score.
+    Source: the metric of SCROLLS, which calls rouge-score with `use_stemmer=False`. Its line breaks between sentences
+    matter to ROUGE-Lsum alone, which is no part of the score.
     """
     rows: dict[str, list[float]] = {name: [] for name in ROUGE_TYPES}
     for prediction, texts in zip(answers.predictions, answers.references, strict=True):
@@ -186,7 +197,9 @@ def f1_of_class(predicted: NDArray[np.bool_], true: NDArray[np.bool_], score: fl
 
 
 def binary_f1(labels: Sequence[str], answers: Answers) -> Floats:
-    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one of the two, as in T5."""
+    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one of the two,
+    as in T5.
+    """
     predicted, true = answers.classes(labels)
     predicted = np.where(predicted < 0, 1 - true, predicted)
     score = _package("sklearn.metrics", "scikit-learn").f1_score(true, predicted, zero_division=0.0)
@@ -204,7 +217,9 @@ def macro_f1(labels: Sequence[str], answers: Answers) -> Floats:
 
 
 def matthews(labels: Sequence[str], answers: Answers) -> Floats:
-    """Matthews' correlation coefficient. A prediction that is no label is a further class. 0 if all predictions are equal."""
+    """Matthews' correlation coefficient. A prediction that is no label is a further class. 0 if all predictions are
+    equal.
+    """
     predicted, true = answers.classes(labels)
     score = _package("sklearn.metrics", "scikit-learn").matthews_corrcoef(true, predicted)
     classes = np.arange(-1, len(labels))
@@ -227,10 +242,11 @@ def spearman(answers: Answers) -> Floats:
 
 
 def correlation(x: NDArray[Any], y: NDArray[Any], score: float) -> Floats:
-    """Return numbers whose mean is the correlation `score` of the rows of x and y [n, k]: the score plus each row's influence.
+    """Return numbers whose mean is the correlation `score` of the rows of x and y [n, k]: the score plus each row's
+    influence.
 
-    With deviations u, v from the means, and averages over rows, the score is <u·v> / sqrt(<u·u> <v·v>). Its influence of a row is
-    u·v / sqrt(<u·u> <v·v>) - score/2 · (u·u / <u·u> + v·v / <v·v>).
+    With deviations u, v from the means, and averages over rows, the score is <u·v> / sqrt(<u·u> <v·v>). Its influence
+    of a row is u·v / sqrt(<u·u> <v·v>) - score/2 · (u·u / <u·u> + v·v / <v·v>).
     """
     u, v = (values - values.mean(0) for values in (x.astype(np.float64), y.astype(np.float64)))
     uu, uv, vv = ((a * b).sum(1) for a, b in ((u, u), (u, v), (v, v)))
@@ -299,8 +315,8 @@ F1_AND_EXACT_MATCH = AnswerMetric(
 
 
 def of_classes(*names: str, labels: Sequence[str]) -> AnswerMetric:
-    """Return the mean of metrics of answers that are one of `labels`: "accuracy", "F1", "macro F1", "Matthews", "all match",
-    "accuracy of groups".
+    """Return the mean of metrics of answers that are one of `labels`: "accuracy", "F1", "macro F1", "Matthews", "all
+    match", "accuracy of groups".
 
     For "F1", the second label is the positive one.
     """

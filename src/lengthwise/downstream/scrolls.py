@@ -22,9 +22,10 @@ NO_OUTPUT = "the test files of SCROLLS have no answers; use train.jsonl and vali
 class ScrollsDataset:
     """One of the data sets. `name`: that of its folder. `title`: as papers print it.
 
-    The field `input` of a row begins with the question, if there is one, and a blank line. `cue`: the text between the input
-    and the answer, which tells a language model that an answer follows. `answer_tokens`: the largest number of tokens of an
-    answer unless the task has another one. `paper`: the score of FIRE's base model, times 100 (Li et al. 2024, table 1).
+    The field `input` of a row begins with the question, if there is one, and a blank line. `cue`: the text between the
+    input and the answer, which tells a language model that an answer follows. `answer_tokens`: the largest number of
+    tokens of an answer unless the task has another one. `paper`: the score of FIRE's base model, times 100 (Li et al.
+    2024, table 1).
     """
 
     name: str
@@ -68,7 +69,9 @@ ZERO_SHOT_LENGTHS = (512, 2048, 4096, 8192, 16384, 24576, 32768)
 
 
 def zero_shot_average(scores: Mapping[int, float]) -> float:
-    """Return the average over the lengths of NarrativeQA without fine-tuning: the plain mean over `ZERO_SHOT_LENGTHS`."""
+    """Return the average over the lengths of NarrativeQA without fine-tuning: the plain mean over
+    `ZERO_SHOT_LENGTHS`.
+    """
     texts = {str(length): score for length, score in scores.items()}
     return average("NarrativeQA", [str(length) for length in ZERO_SHOT_LENGTHS], texts)
 
@@ -76,9 +79,9 @@ def zero_shot_average(scores: Mapping[int, float]) -> float:
 class ScrollsExamples(ExampleSet):
     """The examples of one data set, from the files train.jsonl and validation.jsonl.
 
-    Each line is an object with the texts `id`, `input` and `output`; other fields are not read. Rows with the same `id` are one
-    question with several accepted answers. Each of them is an example for training. In the test they are one example, whose
-    references are all their answers and whose input is that of the first.
+    Each line is an object with the texts `id`, `input` and `output`; other fields are not read. Rows with the same `id`
+    are one question with several accepted answers. Each of them is an example for training. In the test they are one
+    example, whose references are all their answers and whose input is that of the first.
 
     Source: the loader and evaluator of tau/scrolls.
     """
@@ -112,8 +115,9 @@ def checked(row: dict[str, Any]) -> str:
 def open_examples(name: str, path: str) -> ScrollsExamples:
     """Return the examples of a data set.
 
-    `path`: a folder with train.jsonl and validation.jsonl, directly or in a folder with the data set's name, as they are
-    published; or "demo" for `demo`. Raise `ConfigError`, with file and line, for anything that is not in the format.
+    `path`: a folder with train.jsonl and validation.jsonl, directly or in a folder with the data set's name, as they
+    are published; or "demo" for `demo`. Raise `ConfigError`, with file and line, for anything that is not in the
+    format.
     """
     dataset(name)
     if path == DEMO:
@@ -145,7 +149,9 @@ def demo_rows(split: str, count: int, sentences: int = 12) -> list[dict[str, str
 
 
 def demo() -> ScrollsExamples:
-    """Return a small invented data set. It shows how the tasks work without published files; its scores mean nothing."""
+    """Return a small invented data set. It shows how the tasks work without published files; its scores
+    mean nothing.
+    """
     return ScrollsExamples(*(_demo_records(split) for split in FILES))
 
 

@@ -22,7 +22,8 @@ class NoPE(PositionEncoding):
 
     Beyond the training length: it is defined at every length, but a trained model has never seen so many keys.
 
-    Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers", eq. 16.
+    Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers", eq.
+    16.
 
     >>> list(NoPE().parameters())
     []
@@ -35,14 +36,16 @@ class NoPE(PositionEncoding):
 
 
 class Sinusoidal(PositionEncoding):
-    """x + PE(position), with PE(p, 2i) = sin(p / base^(2i/c)) and PE(p, 2i+1) = cos(p / base^(2i/c)), i = 0 ... c/2 - 1.
+    """x + PE(position), with PE(p, 2i) = sin(p / base^(2i/c)) and PE(p, 2i+1) = cos(p / base^(2i/c)), i = 0 ... c/2 -
+    1.
 
     `layout="concat"` puts all sines before all cosines: the same numbers in another order.
 
     Beyond the training length: it is defined at every position, but a trained model has never seen those vectors.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
-    Differs: the NoPE paper's eq. 11 counts i from 1, and its code concatenates. This class counts from 0 as Vaswani does.
+    Differs: the NoPE paper's eq. 11 counts i from 1, and its code concatenates. This class counts from 0 as Vaswani
+    does.
 
     >>> Sinusoidal(d_model=4).table(torch.tensor([1]))   # sin 1, cos 1, sin 0.01, cos 0.01 = 0.99995
     tensor([[0.8415, 0.5403, 0.0100, 1.0000]], dtype=torch.float64)

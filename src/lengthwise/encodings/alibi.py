@@ -28,14 +28,17 @@ def slopes(num_heads: int) -> list[float]:
 class ALiBi(DistanceBias):
     """b(h, i, j) = -m_h (i - j) nats, with fixed slopes m_h = 2^(-8h/H) for heads h = 1 ... H.
 
-    If H is not a power of two, the slopes are those of the largest power of two P below H, then every second slope of 2P heads.
-    `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h = exp(log_slopes_h),
-    initialized with the fixed slopes and always above 0. Unless it is bidirectional, a key whose position ID is higher than its
-    query's (position scheme `Digits`) counts as distance 0.
+    If H is not a power of two, the slopes are those of the largest power of two P below H, then every second slope of
+    2P heads.
+    `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h =
+    exp(log_slopes_h), initialized with the fixed slopes and always above 0. Unless it is bidirectional, a key whose
+    position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
 
-    Beyond the training length: the bias continues on the same line, so distant keys get almost no weight, as with a window.
+    Beyond the training length: the bias continues on the same line, so distant keys get almost no weight, as with a
+    window.
 
-    Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation".
+    Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation".
     Code: the authors' code adds m_h · j, which is equal under a causal softmax; this class adds the bias as published.
     Learned slopes are in the NoPE paper's code and not in the paper: exp(log m_h), one set for all layers.
     Differs: the NoPE paper's eq. 13 has a sign error in the slopes (its code is correct).

@@ -23,7 +23,9 @@ def require_positive_int(what: str, **values: object) -> None:
 
 
 def require_positive(what: str, *, or_zero: bool = False, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a number from 1e-12 to 1e12, or 0 if `or_zero`. `what` starts the message."""
+    """Raise `ConfigError` unless each value is a number from 1e-12 to 1e12, or 0 if `or_zero`. `what` starts the
+    message.
+    """
     for name, value in values.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf or (value == 0 and not or_zero):  # type: ignore[operator]
@@ -62,7 +64,8 @@ def require_positions(what: str, positions: Any, x: Tensor) -> None:
 
 
 def require_tensor(encoding: object, method: str, value: Any, **sizes: int | None) -> None:
-    """Raise `ConfigError` unless a method of an encoding returned a tensor of real numbers with axes of these sizes; None: any.
+    """Raise `ConfigError` unless a method of an encoding returned a tensor of real numbers with axes of these sizes;
+    None: any.
 
     Truth values are no numbers: as a bias they would be a mask of nearly no effect.
     """

@@ -25,17 +25,19 @@ from lengthwise.values import shown
 class AxialRoPE(RoPE):
     """Pair p of axis a is rotated by x_a · base^(-2p/m) radians, where x_a is the position on axis a, and m = r / axes.
 
-    The r rotated dimensions are divided into one part for each axis, in the order of the axes, and each part is a RoPE of its own.
-    For an image, the axes are row and column. The product <R_i q, R_j k> depends only on the differences on each axis. Positions
-    are [batch, tokens, axes]. A token with a single position ID, such as a word, has this ID on every axis.
+    The r rotated dimensions are divided into one part for each axis, in the order of the axes, and each part is a RoPE
+    of its own. For an image, the axes are row and column. The product <R_i q, R_j k> depends only on the differences on
+    each axis. Positions are [batch, tokens, axes]. A token with a single position ID, such as a word, has this ID on
+    every axis.
 
-    Beyond the training length: slow pairs of an axis reach angles never seen in training. More rows add only angles of rows.
+    Beyond the training length: slow pairs of an axis reach angles never seen in training. More rows add only angles of
+    rows.
 
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", which has the base 100, as DINOv3 does.
-    Code: naver-ai/rope-vit (column first, `layout="interleaved"`); huggingface/transformers, models/qwen2_vl, the vision model (row
-    first, base 10,000, `layout="half"`).
-    Differs: DINOv3 measures positions from -1 to 1 over the image and multiplies them by 2π. Pixtral has the frequencies of one
-    RoPE of all r dimensions and gives them to row and column in turn.
+    Code: naver-ai/rope-vit (column first, `layout="interleaved"`); huggingface/transformers, models/qwen2_vl, the
+    vision model (row first, base 10,000, `layout="half"`).
+    Differs: DINOv3 measures positions from -1 to 1 over the image and multiplies them by 2π. Pixtral has the
+    frequencies of one RoPE of all r dimensions and gives them to row and column in turn.
 
     >>> axial = AxialRoPE(head_dim=8)
     >>> row_and_column = torch.tensor([[[2, 1]]])
@@ -56,8 +58,8 @@ class AxialRoPE(RoPE):
         require_positive_int("AxialRoPE", axes=axes)
         if self.rotary_dims % (2 * axes):
             raise ConfigError(
-                f"AxialRoPE: the {self.rotary_dims} rotated dimensions must be a multiple of {2 * axes}, because each of the "
-                f"{axes} axes rotates as many pairs; change head_dim, rotary_fraction or axes"
+                f"AxialRoPE: the {self.rotary_dims} rotated dimensions must be a multiple of {2 * axes}, because each "
+                f"of the {axes} axes rotates as many pairs; change head_dim, rotary_fraction or axes"
             )
         self.num_axes = axes
 
@@ -80,27 +82,28 @@ class AxialRoPE(RoPE):
 
 
 class MRoPE(RoPE):
-    """Pair p is rotated by x_a(p) · base^(-2p/r) radians, where x_a(p) is the position on the axis a(p) that the pair belongs to.
+    """Pair p is rotated by x_a(p) · base^(-2p/r) radians, where x_a(p) is the position on the axis a(p) that the pair
+    belongs to.
 
-    Axis a has `sections`[a] of the r/2 pairs. The axes are time, row and column, positions are [batch, tokens, axes], and
-    `lengthwise.positions.multimodal_positions` computes them for text with images and videos. A token with a single position ID,
-    such as a word, has this ID on every axis. So text has the angles of RoPE, to the last bit.
+    Axis a has `sections`[a] of the r/2 pairs. The axes are time, row and column, positions are [batch, tokens, axes],
+    and `lengthwise.positions.multimodal_positions` computes them for text with images and videos. A token with a single
+    position ID, such as a word, has this ID on every axis. So text has the angles of RoPE, to the last bit.
 
-    `order="chunked"` (Qwen2-VL) gives the fastest pairs to time, the next ones to the row, and the slowest to the column.
-    `"interleaved"` (Qwen3-VL) gives pairs 1, 4, 7, ... to the row and 2, 5, 8, ... to the column, as many as their sections say,
-    and all others to time. So every axis has fast and slow pairs.
+    `order="chunked"` (Qwen2-VL) gives the fastest pairs to time, the next ones to the row, and the slowest to the
+    column. `"interleaved"` (Qwen3-VL) gives pairs 1, 4, 7, ... to the row and 2, 5, 8, ... to the column, as many as
+    their sections say, and all others to time. So every axis has fast and slow pairs.
 
-    `sections=None` has the proportions of these models for every head dim: row and column each get 3/8 of the pairs if chunked
-    (16, 24, 24 of 64) and 5/16 if interleaved (24, 20, 20), rounded down but at least 1; time gets the rest.
+    `sections=None` has the proportions of these models for every head dim: row and column each get 3/8 of the pairs if
+    chunked (16, 24, 24 of 64) and 5/16 if interleaved (24, 20, 20), rounded down but at least 1; time gets the rest.
 
-    Beyond the training length: slow pairs reach angles never seen in training. An image advances the position of the text behind it
-    only by its number of rows or columns, so a text with images has lower positions than tokens.
+    Beyond the training length: slow pairs reach angles never seen in training. An image advances the position of the
+    text behind it only by its number of rows or columns, so a text with images has lower positions than tokens.
 
     Source: Wang et al. 2024, "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution".
-    Code: huggingface/transformers, models/qwen2_vl, models/qwen3_vl (both with `layout="half"`) and models/glm4v (chunked, sections
-    8, 12, 12, `rotary_fraction=0.5`, `layout="interleaved"`).
-    Differs: transformers computes angles in float32, here they are float64. Sections of Qwen3-VL that do not fit the pairs are cut
-    off silently there; here they raise `ConfigError`.
+    Code: huggingface/transformers, models/qwen2_vl, models/qwen3_vl (both with `layout="half"`) and models/glm4v
+    (chunked, sections 8, 12, 12, `rotary_fraction=0.5`, `layout="interleaved"`).
+    Differs: transformers computes angles in float32, here they are float64. Sections of Qwen3-VL that do not fit the
+    pairs are cut off silently there; here they raise `ConfigError`.
 
     >>> mrope = MRoPE(head_dim=16, base=10_000.0)
     >>> mrope.sections, mrope.axis_of_pair
@@ -145,8 +148,8 @@ class MRoPE(RoPE):
 def _default_sections(order: str, pairs: int) -> tuple[int, ...]:
     if pairs < 3:
         raise ConfigError(
-            f"MRoPE: the number of rotated pairs must be at least 3, one for each axis, got {pairs}; take a larger head_dim, or "
-            "give sections"
+            f"MRoPE: the number of rotated pairs must be at least 3, one for each axis, got {pairs}; take a larger "
+            "head_dim, or give sections"
         )
     space = max(1, pairs * 3 // 8 if order == "chunked" else pairs * 5 // 16)
     return pairs - 2 * space, space, space
@@ -176,31 +179,34 @@ def _interleaved(sections: tuple[int, ...]) -> tuple[int, ...]:
     for axis, size in enumerate(sections[1:], start=1):
         if axis + count * (size - 1) >= len(axes):
             raise ConfigError(
-                f"MRoPE: sections {', '.join(map(str, sections))} cannot be interleaved, because axis {axis} has pairs {axis}, "
-                f"{axis + count}, ... and there are only {len(axes)} pairs; give the first axis more of them"
+                f"MRoPE: sections {', '.join(map(str, sections))} cannot be interleaved, because axis {axis} has pairs "
+                f"{axis}, {axis + count}, ... and there are only {len(axes)} pairs; give the first axis more of them"
             )
         axes[axis : axis + count * size : count] = [axis] * size
     return tuple(axes)
 
 
 class RoPEMixed(PositionEncoding):
-    """Pair p of q and k in head h is rotated by x_0 f_0hp + x_1 f_1hp + ... radians, where x_a is the position on axis a.
+    """Pair p of q and k in head h is rotated by x_0 f_0hp + x_1 f_1hp + ... radians, where x_a is the position on axis
+    a.
 
-    All f are learned, [axes, heads, d/2], in each layer. For each head, they begin as one random rotation of the axes of
-    `AxialRoPE`: in part n of the pairs, pair p has f_a = base^(-2p/m) · u_na, m = d / axes, and the vectors u_0, u_1, ... of a head
-    are orthonormal. So diagonal directions have frequencies of their own too. With two axes, u_0 = (cos α, sin α) and
-    u_1 = (-sin α, cos α), with α uniform between 0 and 2π. With one axis, this is RoPE with frequencies learned for each head.
+    All f are learned, [axes, heads, d/2], in each layer. For each head, they begin as one random rotation of the axes
+    of
+    `AxialRoPE`: in part n of the pairs, pair p has f_a = base^(-2p/m) · u_na, m = d / axes, and the vectors u_0, u_1,
+    ... of a head are orthonormal. So diagonal directions have frequencies of their own too. With two axes, u_0 = (cos
+    α, sin α) and u_1 = (-sin α, cos α), with α uniform between 0 and 2π. With one axis, this is RoPE with frequencies
+    learned for each head.
 
-    The product of rotated q and k depends only on the differences on each axis. Positions are [batch, tokens, axes]. A token with a
-    single position ID, such as a word, has this ID on every axis.
+    The product of rotated q and k depends only on the differences on each axis. Positions are [batch, tokens, axes]. A
+    token with a single position ID, such as a word, has this ID on every axis.
 
     Beyond the training length: slow pairs reach angles never seen in training, unless training has made them slower.
 
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer" (RoPE-Mixed).
     Code: naver-ai/rope-vit, deit/models_v2_rope.py (column first, `layout="interleaved"`).
-    Differs: the code's function has the base 10 by default and its model class 100, but all mixed models of that file pass 10, as
-    here. The code is for two axes, and has angles in float32; here they are float64. It does not rotate the class token, which is
-    position 0 on every axis.
+    Differs: the code's function has the base 10 by default and its model class 100, but all mixed models of that file
+    pass 10, as here. The code is for two axes, and has angles in float32; here they are float64. It does not rotate the
+    class token, which is position 0 on every axis.
 
     >>> mixed = RoPEMixed(num_heads=1, head_dim=4)
     >>> _ = mixed.f.data.copy_(torch.tensor([[[1.0, 0.5]], [[0.0, 2.0]]]))
@@ -225,8 +231,8 @@ class RoPEMixed(PositionEncoding):
         require_positive_int("RoPEMixed", axes=axes)
         if head_dim % (2 * axes):
             raise ConfigError(
-                f"RoPEMixed: head_dim must be a multiple of {2 * axes}, because each of {axes} directions begins with as many "
-                f"pairs, got {head_dim}; change head_dim or axes"
+                f"RoPEMixed: head_dim must be a multiple of {2 * axes}, because each of {axes} directions begins with "
+                f"as many pairs, got {head_dim}; change head_dim or axes"
             )
         self.num_axes, self.base, self.layout = axes, base, layout
         magnitudes = pair_frequencies(head_dim // axes, base, torch.get_default_device()).float()
@@ -242,7 +248,9 @@ class RoPEMixed(PositionEncoding):
     def angle(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None
     ) -> Float[Tensor, "b h t pairs"]:
-        """Return the angle of every head and pair in radians. `axes` is None if all axes of a token are its position ID."""
+        """Return the angle of every head and pair in radians. `axes` is None if all axes of a token are its position
+        ID.
+        """
         axes = all_axes(positions, len(self.f)) if axes is None else axes
         x = axes.to(table_dtype(positions.device))[:, None]
         f = self.f.to(x.dtype)[:, :, None]

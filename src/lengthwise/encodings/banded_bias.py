@@ -16,17 +16,20 @@ from lengthwise.span import Span
 class BandedBias(PositionEncoding):
     """b(h, i, j) = <W_h x_i, P[:, i - j]> nats for 0 <= i - j < `band`, and 0 outside.
 
-    x_i is the attention layer's input at the query. The `rank` rows of P are functions of the distance that all heads share.
-    Each head combines them with the weights W_h x_i. W is initialized from N(0, 1 / d_model), P from N(0, 0.02^2).
+    x_i is the attention layer's input at the query. The `rank` rows of P are functions of the distance that all heads
+    share. Each head combines them with the weights W_h x_i. W is initialized from N(0, 1 / d_model), P from N(0,
+    0.02^2).
 
-    Beyond the training length: distances from `band` on have no bias, and neither have keys after the query. Beyond the band,
-    only content decides.
+    Beyond the training length: distances from `band` on have no bias, and neither have keys after the query. Beyond the
+    band, only content decides.
 
-    Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, and the name is ours.
-    Code: huggingface/transformers, models/inkling (`rel_extent` is `band`, 1024 and 512 in sliding layers; `d_rel` is `rank`).
+    Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, and the name is
+    ours.
+    Code: huggingface/transformers, models/inkling (`rel_extent` is `band`, 1024 and 512 in sliding layers; `d_rel` is
+    `rank`).
     Differs: the model's config may set a length n for log scaling. Then the model also multiplies q and this bias by
-    1 + 0.1 ln(max(1, (i + 1) / n)). It also normalizes q and k. Neither is part of the bias. transformers initializes W from
-    N(0, 0.02^2), which at its width is about 1.6 times wider than here.
+    1 + 0.1 ln(max(1, (i + 1) / n)). It also normalizes q and k. Neither is part of the bias. transformers initializes W
+    from N(0, 0.02^2), which at its width is about 1.6 times wider than here.
 
     >>> banded = BandedBias(num_heads=1, d_model=1, band=2, rank=1)
     >>> _ = banded.W.data.fill_(2.0), banded.P.data.copy_(torch.tensor([[0.5, 3.0]]))

@@ -23,11 +23,13 @@ from lengthwise.user_classes import wrong_return
 
 
 class PositionEncoding(CheckedArguments, nn.Module):
-    """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
+    """Base class of all position encodings: a module with parameters and a description of what positions do to
+    attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
     `train_length`) are provided by the model. Those with a default are the settings of the encoding. Float settings
-    are from 1e-12 to 1e12, or 0 (`require_positive`), so that attention in float32 is finite; a class may have narrower limits.
+    are from 1e-12 to 1e12, or 0 (`require_positive`), so that attention in float32 is finite; a class may have narrower
+    limits.
     """
 
     kind: ClassVar[str] = "encoding"
@@ -39,8 +41,8 @@ class PositionEncoding(CheckedArguments, nn.Module):
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
     inherited: tuple[str, ...] = ()  # settings that `lengthwise.huggingface.use` has taken from the model
-    # Whether `content` for the last keys needs the features of these keys only. The cache of a layer with a window then stores no
-    # others.
+    # Whether `content` for the last keys needs the features of these keys only. The cache of a layer with a window then
+    # stores no others.
     content_is_local: ClassVar[bool] = False
     is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
     # How many axes its positions have; None: it does not read positions. An instance may override it.
@@ -49,7 +51,9 @@ class PositionEncoding(CheckedArguments, nn.Module):
     max_length: int | None = None  # position IDs have to be below it; None: no limit
 
     def extra_repr(self) -> str:
-        """Return the settings as a choice's label shows them, and which of them a model has given: `RoPE(base=500000.0)`."""
+        """Return the settings as a choice's label shows them, and which of them a model has given:
+        `RoPE(base=500000.0)`.
+        """
         shown = shown_settings(type(self), self.init_arguments)
         return f"{shown}; from the model: {', '.join(self.inherited)}" if self.inherited else shown
 
@@ -86,17 +90,17 @@ class PositionEncoding(CheckedArguments, nn.Module):
     ) -> tuple[Term | Rotation | Product, ...]:
         """Return the terms that follow from the features of all j keys, in addition to those of `modifiers`.
 
-        One of them may be a rotation or a product, which takes the place of that of `modifiers`. The queries are the last i of
-        the j tokens. `documents` has the document of each key, or is None if all keys belong to one document. What a token gets
-        must not depend on tokens of other documents, nor on later tokens.
+        One of them may be a rotation or a product, which takes the place of that of `modifiers`. The queries are the
+        last i of the j tokens. `documents` has the document of each key, or is None if all keys belong to one document.
+        What a token gets must not depend on tokens of other documents, nor on later tokens.
         """
         return ()
 
     def tracked(self) -> Mapping[str, Tensor]:
         """Return the numbers whose development during training is recorded, by name; by default none.
 
-        Each is a scalar, [heads], or [heads, entries] such as the entries of a table. They are called at most some 200 times in a
-        training and must not wait for the device.
+        Each is a scalar, [heads], or [heads, entries] such as the entries of a table. They are called at most some 200
+        times in a training and must not wait for the device.
         """
         return {}
 
@@ -107,17 +111,20 @@ class PositionEncoding(CheckedArguments, nn.Module):
             if "axes" in settings_of(type(self)):
                 fix = f"use {self.title}(axes={axes})"
             raise ConfigError(
-                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, tokens], or {fix}"
+                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, "
+                f"tokens], or {fix}"
             )
         if self.num_axes not in (None, axes):
             raise ConfigError(
-                f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions [batch, "
-                f"tokens, {self.num_axes}], or change the axes or sections of the encoding"
+                f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions "
+                f"[batch, tokens, {self.num_axes}], or change the axes or sections of the encoding"
             )
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive whole number."""
+        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive
+        whole number.
+        """
         super().check_arguments(arguments)
         sizes = [name for name in context_of(cls) if name in NOMINAL_SIZES and name in arguments]
         require_positive_int(cls.__name__, **{name: arguments[name] for name in sizes})
@@ -207,8 +214,9 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
 def _require_table_fits(size: int, numbers: int) -> None:
     if numbers > MAX_TABLE_NUMBERS:
         raise ConfigError(
-            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
-            f"the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or "
+            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, "
+            f"more than the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer "
+            "tokens at a time, or "
             "choose an encoding without a table (RoPE, NoPE)"
         )
 
@@ -245,7 +253,9 @@ def stepped_length(length: Int[Tensor, "*n"], train_length: int, scale_step: int
 
 
 class RotaryEncoding(PositionEncoding):
-    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines `frequencies(length)`."""
+    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines
+    `frequencies(length)`.
+    """
 
     layout: Any = "interleaved"
 
@@ -290,7 +300,9 @@ class RotaryEncoding(PositionEncoding):
         return angle[:, None], gain
 
     def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
-        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`. Raise `ConfigError` for other values."""
+        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`. Raise `ConfigError` for other
+        values.
+        """
         frequencies: Any = self.frequencies(length)
         gain: Any = self.gain(length)
         if not _is_per_length(frequencies, length):
@@ -308,8 +320,8 @@ def _is_per_length(value: object, length: Tensor) -> bool:
 class DistanceBias(PositionEncoding):
     """Base class of biases that depend only on the distance. A subclass defines `bias(distance)`.
 
-    Unless it is `bidirectional`, a key whose position ID is higher than its query's counts as distance 0. The causal mask
-    hides keys by index, so this happens only where position IDs decrease, as in the position scheme `Digits`.
+    Unless it is `bidirectional`, a key whose position ID is higher than its query's counts as distance 0. The causal
+    mask hides keys by index, so this happens only where position IDs decrease, as in the position scheme `Digits`.
     """
 
     constant_beyond: int | None = None  # the bias is constant from this distance on; None: it never is
@@ -330,7 +342,9 @@ class DistanceBias(PositionEncoding):
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """Return `bias(distance)`, in floating point. Raise `ConfigError` unless it is a real tensor [heads, distances]."""
+        """Return `bias(distance)`, in floating point. Raise `ConfigError` unless it is a real tensor [heads,
+        distances].
+        """
         table: Any = self.bias(distance)
         require_tensor(
             self, "bias", table, heads=None, distances=None if torch.compiler.is_compiling() else len(distance)
@@ -363,8 +377,8 @@ class _Project(torch.autograd.Function):
 def project(x: Float[Tensor, "..."], low: float, high: float = float("inf")) -> Float[Tensor, "..."]:
     """Return `x` clamped to [low, high], in float64, with the gradient of projected gradient descent.
 
-    A parameter at or past a bound keeps the gradient that leads back inside, so it is never stuck there. A gradient that
-    leads further out is 0, so it does not drift away. The parameter itself is not modified.
+    A parameter at or past a bound keeps the gradient that leads back inside, so it is never stuck there. A gradient
+    that leads further out is 0, so it does not drift away. The parameter itself is not modified.
     """
     result: Tensor = _Project.apply(x.to(table_dtype(x.device)), low, high)
     return result

@@ -1,7 +1,7 @@
 """Calls of the methods that encodings override, with checks of what they return.
 
-The rest of Lengthwise calls these methods only here, so an encoding of a user that returns something else gets one message
-with the file, the class and the method. Sizes are checked where they are known: `AttentionModifiers.check`.
+The rest of Lengthwise calls these methods only here, so an encoding of a user that returns something else gets one
+message with the file, the class and the method. Sizes are checked where they are known: `AttentionModifiers.check`.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,8 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         if not is_transformed():
             raise
         raise ConfigError(
-            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func ({str(error).splitlines()[0]}); use "
+            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func "
+            f"({str(error).splitlines()[0]}); use "
             "torch.autograd instead, or an encoding without gradients of its own, such as RoPE or ALiBi"
         ) from error
     if not isinstance(modifiers, AttentionModifiers):
@@ -80,7 +81,8 @@ def is_transformed() -> bool:
 def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
     """Return `encoding.features(x)`.
 
-    Raise `ConfigError` unless x has the width of the encoding, and the result is a tensor of real numbers for each token.
+    Raise `ConfigError` unless x has the width of the encoding, and the result is a tensor of real numbers for each
+    token.
     """
     base = encoding.all_parts[0] if isinstance(encoding, Combined) else encoding
     if "d_model" in base.init_arguments:
@@ -109,7 +111,9 @@ def embedded(
 
 
 def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-    """Return `encoding.effective_length(length)`. Raise `ConfigError` unless it is an integer tensor of the shape of `length`."""
+    """Return `encoding.effective_length(length)`. Raise `ConfigError` unless it is an integer tensor of the shape of
+    `length`.
+    """
     result: Any = encoding.effective_length(length)
     is_integer = isinstance(result, Tensor) and result.dtype in (torch.int64, torch.int32)
     if not is_integer or result.shape != length.shape:
@@ -119,7 +123,9 @@ def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -
 
 
 def tracked_of(encoding: PositionEncoding) -> dict[str, Float[Tensor, "..."]]:
-    """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of at most two axes."""
+    """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of at most two
+    axes.
+    """
     with torch.no_grad():
         tracked: Any = encoding.tracked()
         for value in tracked.values() if isinstance(tracked, Mapping) else (tracked,):

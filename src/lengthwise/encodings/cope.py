@@ -15,16 +15,17 @@ class CoPE(PositionEncoding):
 
     The sum is over the keys from j to i that query i attends to. p_ij is at most `max_position` - 1.
 
-    e has `max_position` rows. Between rows it is interpolated: e[p] = (1 - a) e[floor p] + a e[ceil p], a = p - floor p.
-    All heads share the rows; they differ because each head has its own q. The rows are initialized with 0, so a new model
-    has no position information. The gates read the scaled logits; the product with e is not scaled. Position IDs are not
-    used.
+    e has `max_position` rows. Between rows it is interpolated: e[p] = (1 - a) e[floor p] + a e[ceil p], a = p - floor
+    p. All heads share the rows; they differ because each head has its own q. The rows are initialized with 0, so a new
+    model has no position information. The gates read the scaled logits; the product with e is not scaled. Position IDs
+    are not used.
 
-    Beyond the training length: the bias depends on the counts and not on the number of tokens. If a head counts more than
-    `max_position` - 1, all further keys share the last row.
+    Beyond the training length: the bias depends on the counts and not on the number of tokens. If a head counts more
+    than `max_position` - 1, all further keys share the last row.
 
     Source: Golovneva et al. 2024, "Contextual Position Encoding: Learning to Count What's Important".
-    Code: the listing in the paper's appendix B (rows shared by the heads, initialized with 0, gates from masked logits).
+    Code: the listing in the paper's appendix B (rows shared by the heads, initialized with 0, gates from masked
+    logits).
     Differs: no known difference. The sum over gates is in float64.
 
     >>> cope = CoPE(head_dim=1, max_position=3); _ = cope.e.data.copy_(torch.tensor([[0.0], [1.0], [5.0]]))

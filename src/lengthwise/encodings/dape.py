@@ -20,22 +20,24 @@ _Base = Literal["alibi", "kerple_log", "fire"]
 
 
 class DAPE(PositionEncoding):
-    """logit(h, i, j) = A + B + f(A, B)_h with A = scaled <q_i, k_j>, B = the bias of `base`, in nats, and f an MLP across heads:
+    """logit(h, i, j) = A + B + f(A, B)_h with A = scaled <q_i, k_j>, B = the bias of `base`, in nats, and f an MLP
+    across heads:
 
         f(A, B) = W2 leaky(W1 [A_1 ... A_H, B_1 ... B_H] + b1) + b2,     leaky(x) = max(x, 0.01 x)
 
-    The hidden layer has `width` units. f reads all heads of one pair of tokens, so a masked pair does not affect others. A
-    key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0. W and b are
-    initialized like those of nn.Linear.
+    The hidden layer has `width` units. f reads all heads of one pair of tokens, so a masked pair does not affect
+    others. A key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0. W and b
+    are initialized like those of nn.Linear.
 
-    Beyond the training length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
-    "fire", B stays in the range of training but also depends on the query's position, so shifting all positions changes
-    the result.
+    Beyond the training length: B behaves as in its base encoding, and f gets values of B that it did not see in
+    training. With "fire", B stays in the range of training but also depends on the query's position, so shifting all
+    positions changes the result.
 
-    Source: Zheng et al. 2024, "DAPE: Data-Adaptive Positional Encoding for Length Extrapolation"; DAPE-ALiBi, -Kerple, -FIRE.
+    Source: Zheng et al. 2024, "DAPE: Data-Adaptive Positional Encoding for Length Extrapolation"; DAPE-ALiBi, -Kerple,
+    -FIRE.
     Code: chuanyang-Zheng/DAPE (with 32 hidden units).
-    Differs: in the code, FIRE's own MLP has a leaky relu too. Here FIRE has one hidden layer as there, and relu. Its L is
-    initialized with half the training length; the authors' training code has 256 for 512.
+    Differs: in the code, FIRE's own MLP has a leaky relu too. Here FIRE has one hidden layer as there, and relu. Its L
+    is initialized with half the training length; the authors' training code has 256 for 512.
 
     >>> dape = DAPE(num_heads=1, train_length=8, base="alibi", width=1)      # slope 1/256
     >>> for p in dape.parameters(): _ = p.data.fill_(1.0)
@@ -68,8 +70,8 @@ class DAPE(PositionEncoding):
     def _bias_function(self, span: Span) -> Callable[[Span], Float[Tensor, "b h i j"]]:
         """Return a function that computes B for a part of the span.
 
-        A distance bias is computed once, for the whole span. If its parameters have bounds, `project` uses the sign of their
-        gradient, and the gradient of one part may differ in sign from that of the whole.
+        A distance bias is computed once, for the whole span. If its parameters have bounds, `project` uses the sign of
+        their gradient, and the gradient of one part may differ in sign from that of the whole.
         """
         if isinstance(self.base, FIRE):
             return self.base.pairwise_bias

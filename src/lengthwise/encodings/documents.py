@@ -1,7 +1,7 @@
 """Operations along the tokens of each document, for encodings whose features depend on earlier tokens.
 
-The tokens of a document need not be adjacent. A result depends only on numbers of the same document, to the last bit and also if
-those of other documents are NaN.
+The tokens of a document need not be adjacent. A result depends only on numbers of the same document, to the last bit
+and also if those of other documents are NaN.
 """
 
 import torch
@@ -15,8 +15,8 @@ from lengthwise.encodings.base import MAX_DISTANCES
 def cumulative_sum(x: Float[Tensor, "b c j"], documents: Int[Tensor, "#b j"] | None) -> Float[Tensor, "b c j"]:
     """Return the sum of each token and those before it in its document. None: all tokens belong to one document.
 
-    For several documents, sums of 1, 2, 4, ... tokens are added up (a parallel prefix sum), which never reach before the first
-    token of the document.
+    For several documents, sums of 1, 2, 4, ... tokens are added up (a parallel prefix sum), which never reach before
+    the first token of the document.
     """
     if documents is None:
         return x.cumsum(-1)
@@ -38,8 +38,8 @@ def shifted(x: Float[Tensor, "b c j"], n: int, documents: Int[Tensor, "#b j"] | 
 
 
 def _sorted(x: Tensor, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return an order of the tokens [b, c, j] in which each document is in one piece, the first index of this piece [b, 1, j], and
-    the indices [j]."""
+    """Return an order of the tokens [b, c, j] in which each document is in one piece, the first index of this piece [b,
+    1, j], and the indices [j]."""
     sorted_documents, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
     is_first = F.pad(sorted_documents[:, 1:] != sorted_documents[:, :-1], (1, 0))
     index = torch.arange(x.shape[2], device=x.device)

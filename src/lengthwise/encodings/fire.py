@@ -29,32 +29,35 @@ class FIRE(PositionEncoding):
     """b(h, i, j) = f(x)_h nats, with x = ψ(i - j) / (ψ(max(L, i)) + eps) and ψ(d) = ln(|c| d + 1).
 
     f is an MLP from one number to one number for each head. It has `hidden_layers` layers of `width` units, with an
-    activation after each, and a linear output layer. c and L are learned, L as |multiplier| · `L`. Positions count from 0. A key
-    whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
+    activation after each, and a linear output layer. c and L are learned, L as |multiplier| · `L`. Positions count from
+    0. A key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
 
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0 at position 0 is 0).
-    `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last layer.
+    `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last
+    layer.
 
     With one module for all layers (`share_encoding`), this is FIRE-S.
 
-    Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its linear
-    segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is exact too, while
-    all positions are below |multiplier| · `L`. Beyond, and in graphs of `torch.compile`, f is approximated by 4,095 line
-    segments. Their error in b is at most 7.5e-9 max|f''|. The error in the gradients of c and the multiplier comes from the slope
-    of a segment, which differs from f' by at most 1.23e-4 max|f''|. `backend="reference"` evaluates the MLP on every pair and
-    has neither error.
+    Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its
+    linear segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is
+    exact too, while all positions are below |multiplier| · `L`. Beyond, and in graphs of `torch.compile`, f is
+    approximated by 4,095 line segments. Their error in b is at most 7.5e-9 max|f''|. The error in the gradients of c
+    and the multiplier comes from the slope of a segment, which differs from f' by at most 1.23e-4 max|f''|.
+    `backend="reference"` evaluates the MLP on every pair and has neither error.
 
-    Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values outside
-    the interval of training.
+    Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values
+    outside the interval of training.
 
-    Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
+    Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4,
+    21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
-    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the listing.
+    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the
+    listing.
 
-    Choosing `L`, in tokens: take several times the training length, and at least the default. While all positions are below L,
-    the bias depends only on the distance. In models of two layers trained on 18 to 256 tokens, L = 512 and L = 1,024 had the
-    best mean scores at twice the training length and beyond, on text and on copying. The other tested values were 1/16, 1/4, 1
-    and (unless that is 512) 2 times the training length (studies/fire/threshold.py).
+    Choosing `L`, in tokens: take several times the training length, and at least the default. While all positions are
+    below L, the bias depends only on the distance. In models of two layers trained on 18 to 256 tokens, L = 512 and L =
+    1,024 had the best mean scores at twice the training length and beyond, on text and on copying. The other tested
+    values were 1/16, 1/4, 1 and (unless that is 512) 2 times the training length (studies/fire/threshold.py).
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
     tensor(0.0461, dtype=torch.float64, grad_fn=<DivBackward0>)
@@ -83,7 +86,8 @@ class FIRE(PositionEncoding):
         require_positive("FIRE", or_zero=True, eps=eps)
         if not 0 <= hidden_layers <= 4:
             raise ConfigError(
-                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the paper has 2"
+                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the "
+                "paper has 2"
             )
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
@@ -151,18 +155,21 @@ class FIRE(PositionEncoding):
             unit = torch.where(unit > 0, unit, 1.0)
             distance_feature, query_scale = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
-            distance_feature, query_scale = _Tables.apply(
-                self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps
-            )
+            distance_feature, query_scale = self.tables(self.c, self.L_multiplier, distance, span.q.long())
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
 
+    def tables(self, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two factors of x: the distance feature and the query scale."""
+        feature, scale = _Tables.apply(c, multiplier, distance, query, self.L, self.eps)
+        return feature, scale
+
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.
 
-        If so, the denominator is the same for all queries, and the bias depends only on the distance. It is False in a graph
-        of `torch.compile`, which cannot read the multiplier.
+        If so, the denominator is the same for all queries, and the bias depends only on the distance. It is False in a
+        graph of `torch.compile`, which cannot read the multiplier.
         """
         if self.L_multiplier is None or self.L_multiplier.is_meta or torch.compiler.is_compiling():
             return False
@@ -172,8 +179,8 @@ class FIRE(PositionEncoding):
 class _Tables(torch.autograd.Function):
     """Compute the two factors of x: the distance feature ψ(distance) / ψ(`L`) and the query scale ψ(`L`) / denominator.
 
-    Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would nearly
-    cancel, and their rounding errors would remain.
+    Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would
+    nearly cancel, and their rounding errors would remain.
 
     The backward pass is written by hand, as in piecewise.py: for short sequences most of the time was spent in autograd
     itself. It is a differentiable function of c and the multiplier, so that second derivatives exist.
@@ -187,6 +194,10 @@ class _Tables(torch.autograd.Function):
         ctx.L, ctx.eps = L, eps
         if piecewise.uses_library(c, multiplier, distance, query):
             return segments.fire_tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
+        if piecewise.uses_gpu_kernels(c, multiplier, distance, query):
+            from lengthwise.native import gpu_segments
+
+            return gpu_segments.fire_tables(c, multiplier, distance, query, L, eps)
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
         query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
@@ -220,6 +231,14 @@ class _Tables(torch.autograd.Function):
         saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
         if not torch.is_grad_enabled() and piecewise.uses_library(*saved, grad_feature, grad_scale):
             return _Tables.compiled_backward(ctx, saved, grad_feature, grad_scale)
+        if not torch.is_grad_enabled() and piecewise.uses_gpu_kernels(*saved, grad_feature, grad_scale):
+            from lengthwise.native import gpu_segments
+
+            c, multiplier, distance, query = saved
+            grad_c, grad_multiplier = gpu_segments.fire_tables_backward(
+                c, multiplier, distance, query, grad_feature, grad_scale, ctx.L, ctx.eps
+            )
+            return grad_c, grad_multiplier, *[None] * 4
         c, multiplier, distance, query = saved
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps

@@ -17,16 +17,17 @@ class FoX(PositionEncoding):
     """b(h, i, j) = ln f_j+1 + ... + ln f_i nats, with one gate f_t = sigmoid(<w_h, x_t> + b_h) for each token and head.
 
     x_t is the attention layer's input. The sum goes over the tokens between key and query in the query's document, in
-    float64. A query's own bias is 0. w is initialized from N(0, 0.02^2) and b with 0, so at first every token halves the
-    weight of all tokens before it. If the gate does not depend on x, this is ALiBi with learned slopes, -b(h, i, j) =
-    slope · (i - j). Position IDs are not used.
+    float64. A query's own bias is 0. w is initialized from N(0, 0.02^2) and b with 0, so at first every token halves
+    the weight of all tokens before it. If the gate does not depend on x, this is ALiBi with learned slopes, -b(h, i, j)
+    = slope · (i - j). Position IDs are not used.
 
-    Beyond the training length: the gates act in the same way. A key's weight decreases with every token whose gate is below 1.
+    Beyond the training length: the gates act in the same way. A key's weight decreases with every token whose gate is
+    below 1.
 
     Source: Lin et al. 2025, "Forgetting Transformer: Softmax Attention with a Forget Gate".
     Code: zhixuan-lin/forgetting-transformer, gate of type "full".
-    Differs: the gate is that of the authors. Their Pro block (output gate, norms, shift of keys and values) is not included,
-    and their sum goes over the whole sequence instead of one document.
+    Differs: the gate is that of the authors. Their Pro block (output gate, norms, shift of keys and values) is not
+    included, and their sum goes over the whole sequence instead of one document.
 
     >>> fox = FoX(num_heads=1, d_model=1); _ = fox.w.data.fill_(1.0)
     >>> log_f = fox.features(torch.zeros(1, 3, 1))    # every gate is 1/2

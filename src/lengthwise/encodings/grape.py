@@ -23,11 +23,13 @@ from lengthwise.span import Span
 class GrapeA(PositionEncoding):
     """b(h, i, j) = -(i - j) m_h softplus(ω_h) (softplus(<v_h, q_i> / √d) + softplus(<u_h, k_j> / √d)) nats.
 
-    m_h are ALiBi's slopes. q and k are read before any rotation, and u and v are divided by their lengths. `gates` omits one of the
-    two summands: with `"query"` or `"key"`, only that of the query or the key is left. ω is initialized so that softplus(ω) = 1,
-    and u and v from N(0, 1/d). If q and k are 0, this is ALiBi with slopes 2 m_h softplus(ω_h) ln 2.
+    m_h are ALiBi's slopes. q and k are read before any rotation, and u and v are divided by their lengths. `gates`
+    omits one of the two summands: with `"query"` or `"key"`, only that of the query or the key is left. ω is
+    initialized so that softplus(ω) = 1, and u and v from N(0, 1/d). If q and k are 0, this is ALiBi with slopes 2 m_h
+    softplus(ω_h) ln 2.
 
-    Beyond the training length: the bias continues on the same line for each pair of query and key, so distant keys lose weight.
+    Beyond the training length: the bias continues on the same line for each pair of query and key, so distant keys lose
+    weight.
 
     Source: Zhang et al. 2025, "Group Representational Position Encoding", eq. 4.6.
     Code: model-architectures/GRAPE, llama-mha-grape-a-querykeygated.py, -querygated.py and -keygated.py.
@@ -79,24 +81,25 @@ _EPSILON = 2.0**-23  # added to the mean square, as torch's rms_norm does in flo
 
 
 class GrapeAP(PositionEncoding):
-    """b(h, i, j) = m_h (ψ_i,j+1 + ... + ψ_i,i) nats, ψ_il = ln sigmoid(<a_i, R_l p_l> / w), p_l = W_h x_l / its root mean square.
+    """b(h, i, j) = m_h (ψ_i,j+1 + ... + ψ_i,i) nats, ψ_il = ln sigmoid(<a_i, R_l p_l> / w), p_l = W_h x_l / its root
+    mean square.
 
-    x_l is the attention layer's input at token l, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates the pairs
-    (c, c + w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the tokens of the query's
-    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. 2^-23 is added
-    to the mean square of W_h x_l. W is initialized from N(0, 1 / (4 d_model)).
+    x_l is the attention layer's input at token l, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates
+    the pairs (c, c + w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the
+    tokens of the query's document, in float64. Each of its terms depends on the query too, so there is a number for
+    every pair of tokens. 2^-23 is added to the mean square of W_h x_l. W is initialized from N(0, 1 / (4 d_model)).
 
     Sources differ in the vector a_i of the query. `variant` selects it: W_h x_i (`"code"`), p_i (`"paper"`) or R_i p_i
-    (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last one it
-    depends on distances alone.
+    (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last
+    one it depends on distances alone.
 
-    Beyond the training length: every token between key and query lowers the bias, so distant keys lose weight, as with ALiBi.
-    R_l makes a turn every 2π tokens, so no angle is new.
+    Beyond the training length: every token between key and query lowers the bias, so distant keys lose weight, as with
+    ALiBi. R_l makes a turn every 2π tokens, so no angle is new.
 
     Source: Zhang et al. 2025, "Group Representational Position Encoding", eq. 5.1 and 5.2.
     Code: model-architectures/GRAPE, llama-mha-grape-ap-v1.py (`p_head_dim` 8 in its configurations).
-    Differs: the code's Rotary turns by -l, which is the same with other signs in W. It computes angles, and the sums over tokens,
-    in float32.
+    Differs: the code's Rotary turns by -l, which is the same with other signs in W. It computes angles, and the sums
+    over tokens, in float32.
 
     >>> grape = GrapeAP(num_heads=1, d_model=2, probe_dim=2, variant="relative")
     >>> _ = grape.W.data.copy_(torch.eye(2)[None])

@@ -14,8 +14,8 @@ from lengthwise.encodings.base import DistanceBias, project
 class KerpleLog(DistanceBias):
     """b(h, i, j) = -r1 ln(1 + r2 (i - j)) nats, with r1, r2 >= 0.01 learned for each head.
 
-    They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1). A key whose position ID is higher than its query's (position scheme
-    `Digits`) counts as distance 0.
+    They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1). A key whose position ID is higher than its query's
+    (position scheme `Digits`) counts as distance 0.
 
     Beyond the training length: the bias continues on the same curve. It is close to -r1 ln(d) plus a constant at large
     distances d, so a weight decreases like d^-r1.
@@ -46,15 +46,15 @@ class KerpleLog(DistanceBias):
 class KerplePower(DistanceBias):
     """b(h, i, j) = -r1 (i - j)^r2 nats, with r1 >= 0.01 and 0.01 <= r2 <= 2 learned for each head.
 
-    They are initialized from r1 ~ U(0, 1) and r2 ~ U(0, 2). A key whose position ID is higher than its query's (position scheme
-    `Digits`) counts as distance 0.
+    They are initialized from r1 ~ U(0, 1) and r2 ~ U(0, 2). A key whose position ID is higher than its query's
+    (position scheme `Digits`) counts as distance 0.
 
     Beyond the training length: the bias continues on the same curve.
 
     Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".
     Code: the authors share one module among all layers and clamp the parameters in place before use.
-    Differs: here a forward pass clamps a copy and does not modify the parameters (see `project`). The bias at distance 0 is
-    set to 0 without the power, whose gradient there is 0 · ln 0, not a number.
+    Differs: here a forward pass clamps a copy and does not modify the parameters (see `project`). The bias at distance
+    0 is set to 0 without the power, whose gradient there is 0 · ln 0, not a number.
 
     >>> k = KerplePower(num_heads=1); _ = nn.init.ones_(k.r1), nn.init.constant_(k.r2, 0.5)
     >>> k.bias(torch.tensor([0, 1, 100])).detach()

@@ -23,35 +23,36 @@ _CHUNK_SIZE = 1024
 
 
 class LieRE(PositionEncoding):
-    """Each block of m = `block` dims of q and k is multiplied by exp(x_0 A_0 + x_1 A_1 + ...), x_a = position on axis a / `unit`.
+    """Each block of m = `block` dims of q and k is multiplied by exp(x_0 A_0 + x_1 A_1 + ...), x_a = position on axis a
+    / `unit`.
 
-    exp is the exponential of a matrix. Each A is skew-symmetric (A^T = -A), so its exponential is a rotation of m dimensions. The
-    m (m - 1) / 2 entries above the diagonal are learned, for each axis, head and block, in each layer. They begin uniform between 0
-    and 2π. With m = 2 this is RoPE with learned frequencies (`RoPEMixed`).
+    exp is the exponential of a matrix. Each A is skew-symmetric (A^T = -A), so its exponential is a rotation of m
+    dimensions. The m (m - 1) / 2 entries above the diagonal are learned, for each axis, head and block, in each layer.
+    They begin uniform between 0 and 2π. With m = 2 this is RoPE with learned frequencies (`RoPEMixed`).
 
-    With one axis, the product of rotated q and k depends only on the distance. With several axes this holds for tokens whose
-    positions are equal on all axes, such as words, and for m = 2. Otherwise it also depends on the positions themselves, because
-    exp(A + B) is in general not exp(A) exp(B). Positions are [batch, tokens, axes]. A token with a single position ID has
-    this ID on every axis.
+    With one axis, the product of rotated q and k depends only on the distance. With several axes this holds for tokens
+    whose positions are equal on all axes, such as words, and for m = 2. Otherwise it also depends on the positions
+    themselves, because exp(A + B) is in general not exp(A) exp(B). Positions are [batch, tokens, axes]. A token with a
+    single position ID has this ID on every axis.
 
-    Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512 positions, 4 heads
-    of 64 dims and m = 8. If the axes of every token are equal, and positions are below twice the number of tokens, few exponentials
-    are computed, and the rotations are their products; the peak of memory is then about 3 times the matrices, and 6 times in
-    training. Otherwise every token has exponentials of its own, which take longer, and in training some 70 times the memory of
-    the matrices. Without gradients, they are computed for 1,024 tokens at a time, and the peak is about 4 times the matrices of
-    16,384 tokens. A compiled graph with position IDs computes the exponentials of all tokens at once. Each step of decoding with
-    several axes, or with gaps between positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are
-    refused.
+    Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512
+    positions, 4 heads of 64 dims and m = 8. If the axes of every token are equal, and positions are below twice the
+    number of tokens, few exponentials are computed, and the rotations are their products; the peak of memory is then
+    about 3 times the matrices, and 6 times in training. Otherwise every token has exponentials of its own, which take
+    longer, and in training some 70 times the memory of the matrices. Without gradients, they are computed for 1,024
+    tokens at a time, and the peak is about 4 times the matrices of 16,384 tokens. A compiled graph with position IDs
+    computes the exponentials of all tokens at once. Each step of decoding with several axes, or with gaps between
+    positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are refused.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
     Source: Ostmeier et al. 2024, "LieRE: Lie Rotational Positional Encodings".
-    Code: StanfordMIMI/LieRE, models/rope_vit.py (`generator_dim=8` as for ImageNet, and matrices for each layer and head as in all
-    its scripts; by default, its classes share them).
-    Differs: the code divides positions by the number of patches on an axis, which is 14 for ImageNet, the default of `unit` here.
-    Its patches are spread evenly from 0 to 1, so their step is 1/13. It computes exponentials in float32, or in the model's dtype,
-    and leaves dimensions after the last whole block unrotated; here `block` has to divide the dimensions of a head. It does not
-    rotate the class token, which is position 0 on every axis.
+    Code: StanfordMIMI/LieRE, models/rope_vit.py (`generator_dim=8` as for ImageNet, and matrices for each layer and
+    head as in all its scripts; by default, its classes share them).
+    Differs: the code divides positions by the number of patches on an axis, which is 14 for ImageNet, the default of
+    `unit` here. Its patches are spread evenly from 0 to 1, so their step is 1/13. It computes exponentials in float32,
+    or in the model's dtype, and leaves dimensions after the last whole block unrotated; here `block` has to divide the
+    dimensions of a head. It does not rotate the class token, which is position 0 on every axis.
 
     >>> liere = LieRE(num_heads=1, head_dim=2, block=2, unit=4.0)
     >>> _ = liere.generators.data.fill_(2 * math.pi)                      # a quarter turn for each position

@@ -32,15 +32,15 @@ class RampArguments(RoPEArguments, total=False):
 class NTKByParts(RoPE):
     """RoPE whose pair p is rotated by θ_p (ρ_p / s + 1 - ρ_p) radians per position: θ_p = base^(-2p/r), s = `factor`.
 
-    Pairs that make many turns within the training length L distinguish neighbouring tokens and keep their frequency (ρ = 0).
-    Pairs that do not complete one turn are interpolated (ρ = 1).
+    Pairs that make many turns within the training length L distinguish neighbouring tokens and keep their frequency (ρ
+    = 0). Pairs that do not complete one turn are interpolated (ρ = 1).
 
-    `ramp="index"`: ρ_p = clip((p - low) / (high - low), 0, 1). Here low and high are b(`beta_fast`) and b(`beta_slow`), and
-    b(n) = r ln(L / 2πn) / (2 ln base) is the index of the pair that makes n turns within L. `truncate` rounds low down and
-    high up. low is at least 0; high is at most r - 1, and at least low + 0.001.
+    `ramp="index"`: ρ_p = clip((p - low) / (high - low), 0, 1). Here low and high are b(`beta_fast`) and b(`beta_slow`),
+    and b(n) = r ln(L / 2πn) / (2 ln base) is the index of the pair that makes n turns within L. `truncate` rounds low
+    down and high up. low is at least 0; high is at most r - 1, and at least low + 0.001.
 
-    `ramp="rotations"`: 1 - ρ_p = clip((n_p - beta_slow) / (beta_fast - beta_slow), 0, 1), where n_p = L θ_p / 2π is the number
-    of turns within L.
+    `ramp="rotations"`: 1 - ρ_p = clip((n_p - beta_slow) / (beta_fast - beta_slow), 0, 1), where n_p = L θ_p / 2π is the
+    number of turns within L.
 
     If L < 2π·32 = 201, no pair makes 32 turns. The defaults then change all pairs but the first, so choose other betas.
 
@@ -48,8 +48,9 @@ class NTKByParts(RoPE):
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn" (which also has YaRN's temperature).
-    Differs: the paper's ramp is linear in the number of turns ("rotations"); in all implementations it is linear in the index.
-    There, low can exceed high if all pairs lie beyond one of them, which reverses the ramp; here high stays above low.
+    Differs: the paper's ramp is linear in the number of turns ("rotations"); in all implementations it is linear in the
+    index. There, low can exceed high if all pairs lie beyond one of them, which reverses the ramp; here high stays
+    above low.
 
     >>> NTKByParts(head_dim=8, train_length=64).frequencies(torch.tensor(1))  # ρ = 0, 1/2, 1, 1
     tensor([1.0000e+00, 6.2500e-02, 2.5000e-03, 2.5000e-04], dtype=torch.float64)
@@ -81,8 +82,8 @@ class NTKByParts(RoPE):
             )
         if beta_fast <= beta_slow:
             raise ConfigError(
-                f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast turns "
-                "keep their frequency and pairs with beta_slow turns are interpolated"
+                f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast "
+                "turns keep their frequency and pairs with beta_slow turns are interpolated"
             )
         if ramp == "rotations" and not truncate:
             raise ConfigError(f"{name}: truncate=False applies only to ramp='index'; leave it out with 'rotations'")
@@ -121,7 +122,9 @@ class NTKByParts(RoPE):
 def unscaled_share(
     theta: Float[Tensor, " pairs"], train_length: int, slow: float, fast: float
 ) -> Float[Tensor, " pairs"]:
-    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on, linear between."""
+    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on,
+    linear between.
+    """
     return ((train_length * theta / (2 * math.pi) - slow) / (fast - slow)).clamp(0, 1)
 
 
@@ -133,14 +136,16 @@ class YaRN(NTKByParts):
     s and m apply at every length, also up to L, so a model is trained or fine-tuned with them (`DynamicYaRN` needs
     neither).
 
-    Beyond the training length: as with `NTKByParts`, up to s·L it reaches no angle that plain RoPE does not reach up to L.
+    Beyond the training length: as with `NTKByParts`, up to s·L it reaches no angle that plain RoPE does not reach up to
+    L.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.4.
-    Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn"; deepseek-ai/DeepSeek-V3 (`mscale`, `mscale_all_dim`).
-    Differs: DeepSeek's attention also multiplies its softmax scale by g(s, mscale_all_dim)², which affects the dimensions
-    that are not rotated as well; here only m is applied. `mscale` takes effect on its own, as in DeepSeek's code;
-    transformers uses it only if `mscale_all_dim` is given too and neither is 0. Without fine-tuning the model, the betas
-    have to be tuned (issue 19 of jquesnelle/yarn).
+    Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn"; deepseek-ai/DeepSeek-V3 (`mscale`,
+    `mscale_all_dim`).
+    Differs: DeepSeek's attention also multiplies its softmax scale by g(s, mscale_all_dim)², which affects the
+    dimensions that are not rotated as well; here only m is applied. `mscale` takes effect on its own, as in DeepSeek's
+    code; transformers uses it only if `mscale_all_dim` is given too and neither is 0. Without fine-tuning the model,
+    the betas have to be tuned (issue 19 of jquesnelle/yarn).
 
     >>> yarn = YaRN(head_dim=8, train_length=64, factor=8.0)
     >>> yarn.gain(torch.tensor(1)), yarn.frequencies(torch.tensor(1))[-1] * 8  # 1 + 0.1 ln 8
@@ -172,14 +177,15 @@ class YaRN(NTKByParts):
 
 
 class DynamicYaRN(NTKByParts):
-    """YaRN with s = max(1, n / L), n the current length: frequencies θ_p (ρ_p / s + 1 - ρ_p), q and k times 0.1 ln s + 1.
+    """YaRN with s = max(1, n / L), n the current length: frequencies θ_p (ρ_p / s + 1 - ρ_p), q and k times 0.1 ln s +
+    1.
 
-    ρ is that of `NTKByParts` and L is the training length. Up to L this is RoPE. There is no state between calls, so earlier
-    sequences do not affect the result. `scale_step` rounds n - L up to a multiple of itself (1: as published), and a KV
-    cache stays valid within a step.
+    ρ is that of `NTKByParts` and L is the training length. Up to L this is RoPE. There is no state between calls, so
+    earlier sequences do not affect the result. `scale_step` rounds n - L up to a multiple of itself (1: as published),
+    and a KV cache stays valid within a step.
 
-    Beyond the training length: the angles of all tokens change with each n. So an early token's logits differ between a short
-    sequence and a long one that begins in the same way.
+    Beyond the training length: the angles of all tokens change with each n. So an early token's logits differ between a
+    short sequence and a long one that begins in the same way.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.3 (dynamic
     scaling) and 3.4.
@@ -214,8 +220,8 @@ class DynamicYaRN(NTKByParts):
 class Llama3(RoPE):
     """RoPE whose pair p is rotated by θ_p (γ_p + (1 - γ_p) / s) radians per position, θ_p = base^(-2p/r), s = `factor`.
 
-    γ_p = clip((L θ_p / 2π - low) / (high - low), 0, 1), where L θ_p / 2π is the number of turns within the training length L.
-    Pairs with at most low = `low_freq_factor` turns have their frequency divided by s. Pairs with high =
+    γ_p = clip((L θ_p / 2π - low) / (high - low), 0, 1), where L θ_p / 2π is the number of turns within the training
+    length L. Pairs with at most low = `low_freq_factor` turns have their frequency divided by s. Pairs with high =
     `high_freq_factor` turns or more keep it. This is NTK-by-parts with `ramp="rotations"` and other bounds.
 
     Beyond the training length: up to s·L slow pairs reach no angle that RoPE does not reach up to L.
@@ -245,9 +251,9 @@ class Llama3(RoPE):
         require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor > high_freq_factor:  # Llama 4 has the same number twice
             raise ConfigError(
-                f"{name}: high_freq_factor must be at least low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "
-                "pairs with up to low_freq_factor turns within the training length are interpolated, and pairs with "
-                "high_freq_factor turns or more keep their frequency"
+                f"{name}: high_freq_factor must be at least low_freq_factor, got {high_freq_factor} and "
+                f"{low_freq_factor}; pairs with up to low_freq_factor turns within the training length are "
+                "interpolated, and pairs with high_freq_factor turns or more keep their frequency"
             )
         self.train_length, self.factor = train_length, factor
         self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor

@@ -32,24 +32,26 @@ class PaTHArguments(TypedDict, total=False):
 
 
 class PaTH(PositionEncoding):
-    """The product of q_i and k_j is <q_i, H_i H_i-1 ... H_j+1 k_j> with a matrix H_t = I - β_t w_t w_tᵀ for each token and head.
+    """The product of q_i and k_j is <q_i, H_i H_i-1 ... H_j+1 k_j> with a matrix H_t = I - β_t w_t w_tᵀ for each token
+    and head.
 
-    β_t = 2 sigmoid(<u_h, x_t> + b_h) is between 0 and 2, where x_t is the attention layer's input: with β_t = 1, H_t removes the
-    part of a vector along w_t, and with β_t = 2 it reflects it. w_t = y_t / sqrt(|y_t|² + 1e-6), y_t = silu(c_0 z_t + c_1 z_t-1 +
-    ...) and z_t = A_h B x_t. The causal convolution has `width` numbers c for each head and dimension, and B has `rank` rows.
-    Convolution and product go over the tokens of one document. The query's own H is among the factors, and the key's is not. All
-    weights are initialized from N(0, 0.02²) and b with 0, so at first β_t is near 1. Position IDs are not used.
+    β_t = 2 sigmoid(<u_h, x_t> + b_h) is between 0 and 2, where x_t is the attention layer's input: with β_t = 1, H_t
+    removes the part of a vector along w_t, and with β_t = 2 it reflects it. w_t = y_t / sqrt(|y_t|² + 1e-6), y_t =
+    silu(c_0 z_t + c_1 z_t-1 + ...) and z_t = A_h B x_t. The causal convolution has `width` numbers c for each head and
+    dimension, and B has `rank` rows. Convolution and product go over the tokens of one document. The query's own H is
+    among the factors, and the key's is not. All weights are initialized from N(0, 0.02²) and b with 0, so at first β_t
+    is near 1. Position IDs are not used.
 
-    By default every head has its own H_t. `key_heads` is a number of groups of heads that share them, as heads with the same key do
-    in the published code.
+    By default every head has its own H_t. `key_heads` is a number of groups of heads that share them, as heads with the
+    same key do in the published code.
 
-    Beyond the training length: the product has more factors. None of them makes a vector longer, and where β is not 2, each takes
-    something off it, so products with distant keys shrink.
+    Beyond the training length: the product has more factors. None of them makes a vector longer, and where β is not 2,
+    each takes something off it, so products with distant keys shrink.
 
     Source: Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations".
     Code: fla, layers/path_attn.py.
-    Differs: fla has H_t for each key head, which is `key_heads` here. Instead of A B it can use one matrix, which a larger `rank`
-    contains. Its option of a norm of q and k belongs to the model.
+    Differs: fla has H_t for each key head, which is `key_heads` here. Instead of A B it can use one matrix, which a
+    larger `rank` contains. Its option of a norm of q and k belongs to the model.
 
     >>> path = PaTH(num_heads=1, head_dim=2, d_model=2, rank=2, width=1)
     >>> _ = path.A.data.copy_(100 * torch.eye(2)), path.B.data.copy_(torch.eye(2)), path.c.data.fill_(1.0)
@@ -83,7 +85,8 @@ class PaTH(PositionEncoding):
         require_positive_int(name, key_heads=groups)
         if num_heads % groups:
             raise ConfigError(
-                f"{name}: key_heads must divide the number of heads, or be None for one per head, got {groups} and {num_heads}"
+                f"{name}: key_heads must divide the number of heads, or be None for one per head, got {groups} and "
+                f"{num_heads}"
             )
         self.num_heads, self.head_dim = num_heads, head_dim
         self.A = nn.Parameter(torch.randn(groups, head_dim, rank) * 0.02)
@@ -125,17 +128,17 @@ class PaTH(PositionEncoding):
 class PaTHFoX(PaTH):
     """PaTH-FoX: the product of PaTH plus the bias of FoX, b(h, i, j) = ln f_j+1 + ... + ln f_i nats.
 
-    f_t = sigmoid(<w_h, x_t> + b_h) is a gate of each token and head, with parameters initialized as those of FoX. The bias is added
-    to the scaled product. With `scaled_gate` it is added before scaling, as in the published code: it is then divided by √d, like
-    the products of attention with the usual scale.
+    f_t = sigmoid(<w_h, x_t> + b_h) is a gate of each token and head, with parameters initialized as those of FoX. The
+    bias is added to the scaled product. With `scaled_gate` it is added before scaling, as in the published code: it is
+    then divided by √d, like the products of attention with the usual scale.
 
-    Beyond the training length: each token between query and key takes something off their product, as in PaTH, and lowers the
-    weight of the key by its gate.
+    Beyond the training length: each token between query and key takes something off their product, as in PaTH, and
+    lowers the weight of the key by its gate.
 
     Source: Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations".
     Code: fla, layers/path_attn.py with `use_forget_gate`; `scaled_gate=True` here.
-    Differs: the code scales the gates, but FoX does not, and nor does its code; so that is the default here. As in PaTH, every head
-    has its own H_t by default.
+    Differs: the code scales the gates, but FoX does not, and nor does its code; so that is the default here. As in
+    PaTH, every head has its own H_t by default.
 
     >>> path = PaTHFoX(num_heads=1, head_dim=4, d_model=1, scaled_gate=True); _ = path.gate.w.data.fill_(1.0)
     >>> features = path.features(torch.zeros(1, 3, 1))               # every gate is 1/2

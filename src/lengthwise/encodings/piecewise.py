@@ -1,8 +1,9 @@
 """Convert an MLP of one scalar to linear segments: exactly for ReLU, on a fine grid for smooth activations.
 
-A ReLU MLP of one scalar x is piecewise linear in x, and all outputs share its kinks ("knots"). So FIRE does not evaluate its MLP
-for every pair of positions: a few dozen slopes and intercepts give exactly the same values, and gradients reach the MLP through
-them. Knots need no gradient: the function is continuous, so its values do not depend on them.
+A ReLU MLP of one scalar x is piecewise linear in x, and all outputs share its kinks ("knots"). So FIRE does not
+evaluate its MLP for every pair of positions: a few dozen slopes and intercepts give exactly the same values, and
+gradients reach the MLP through them. Knots need no gradient: the function is continuous, so its values do not depend on
+them.
 """
 
 import math
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.forms import table_dtype
-from lengthwise.native import segments
+from lengthwise.native import segments, tested_gpus
+from lengthwise.native.gpu import has_triton
 from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
@@ -25,13 +27,16 @@ Segments = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1
 
 
 def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
-    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to rounding.
+    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to
+    rounding.
 
-    It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These zeros are
-    the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as well.
+    It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These
+    zeros are the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as
+    well.
 
-    In a graph of `torch.compile` the number of segments is the maximum for such layers, or `MAX_COMPILED_SEGMENTS` if that is
-    less. Unused segments lie behind knots at infinity. If there are more segments, the graph raises `ConfigError` when it runs.
+    In a graph of `torch.compile` the number of segments is the maximum for such layers, or `MAX_COMPILED_SEGMENTS` if
+    that is less. Unused segments lie behind knots at infinity. If there are more segments, the graph raises
+    `ConfigError` when it runs.
     """
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     if not torch.compiler.is_compiling():
@@ -42,7 +47,9 @@ def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
 
 
 class _ReluSegments(torch.autograd.Function):
-    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside autograd."""
+    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside
+    autograd.
+    """
 
     @staticmethod
     def forward(ctx: Any, final: bool, *parameters: Tensor) -> Segments:
@@ -66,8 +73,8 @@ def _padded_segments(parameters: Sequence[Tensor], final: bool, count: int) -> t
     padding = count - slope.shape[1]
     if padding < 0:
         raise ConfigError(
-            f"in a graph of torch.compile the MLP must have at most {count} segments, got {slope.shape[1]}; run the model "
-            "without torch.compile, or with fewer or narrower hidden layers"
+            f"in a graph of torch.compile the MLP must have at most {count} segments, got {slope.shape[1]}; run the "
+            "model without torch.compile, or with fewer or narrower hidden layers"
         )
     slope, intercept = (torch.nn.functional.pad(x, (0, padding)) for x in (slope, intercept))
     return slope, intercept, torch.nn.functional.pad(knots, (0, padding), value=math.inf)
@@ -118,10 +125,24 @@ def uses_library(*tensors: Tensor) -> bool:
     return plain and segments.is_available()
 
 
+def uses_gpu_kernels(*tensors: Tensor) -> bool:
+    """Whether Triton kernels compute on these tensors: the same for a GPU where the kernels were tested."""
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
+        return False
+    plain = all(type(x) in (Tensor, nn.Parameter) and x.is_cuda for x in tensors)
+    return plain and has_triton() and tested_gpus.is_tested(tensors[0].device)
+
+
 def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return slope, intercept, knots, and for each segment which neurons are active, as 1 and 0 [segments, neurons]."""
     if uses_library(*parameters) and segments.supports(parameters):
         return segments.relu_segments(parameters, final)
+    if uses_gpu_kernels(*parameters):
+        from lengthwise.native import gpu_segments
+
+        if gpu_segments.supports(parameters) and (result := gpu_segments.relu_segments(parameters, final)) is not None:
+            slope, intercept, knots, gates = result
+            return slope, intercept, knots, gates
     lines, knots, layer_gates = _segments_in_torch(parameters, final)
     slope, intercept = lines.mT.contiguous()
     gates = torch.cat(layer_gates, 1) if layer_gates else lines.new_empty(lines.shape[1], 0)
@@ -134,6 +155,11 @@ def _parameter_gradients(
     tensors = (*parameters, gates, grad_slope, grad_intercept)
     if not torch.is_grad_enabled() and uses_library(*tensors) and segments.supports(parameters):
         return segments.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
+    if not torch.is_grad_enabled() and uses_gpu_kernels(*tensors):
+        from lengthwise.native import gpu_segments
+
+        if gpu_segments.supports(parameters):
+            return gpu_segments.relu_segments_backward(grad_slope, grad_intercept, parameters, gates, final)
     sizes = [len(bias) for bias in parameters[1::2]]
     layer_gates = gates.split(sizes if final else sizes[:-1], 1)
     return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)
@@ -163,7 +189,9 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
 def _gradients_in_torch(
     parameters: Sequence[Tensor], gates: Sequence[Tensor], grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """Return the gradient of every parameter as a function of the parameters, so that there are second derivatives too."""
+    """Return the gradient of every parameter as a function of the parameters, so that there are second
+    derivatives too.
+    """
     weights, biases = _weights_and_biases(parameters)
     lines, layer_inputs = torch.stack([weights[0].T, biases[0][None]]), []
     for weight, bias, gate in zip(weights[1:], biases[1:], gates, strict=False):
@@ -195,8 +223,8 @@ def grid_segments(function: Callable[[Tensor], Tensor], like: Tensor) -> Segment
     """Return (slope, intercept, knots) of chords between `GRID` equally spaced values of a smooth function f on [0, 1].
 
     The error of f is at most max|f''| / (8 · 4095^2) = 7.5e-9 max|f''|. That of a slope is at most
-    max|f''| / (2 · 4095) < 1.23e-4 max|f''|; it affects gradients with respect to x, such as those of FIRE's c and L, which use
-    the slope of the chord instead of f'.
+    max|f''| / (2 · 4095) < 1.23e-4 max|f''|; it affects gradients with respect to x, such as those of FIRE's c and L,
+    which use the slope of the chord instead of f'.
     """
     x = torch.linspace(0.0, 1.0, GRID, dtype=table_dtype(like.device), device=like.device)
     value = function(x[:, None])

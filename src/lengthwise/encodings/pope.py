@@ -16,20 +16,21 @@ from lengthwise.span import Span
 class PoPE(PositionEncoding):
     """logit(h, i, j) = scale · Σ_c softplus(q_ic) softplus(k_jc) cos((j - i) base^(-c/d) + δ_hc), c = 0 ... d - 1.
 
-    Each dimension is a magnitude, softplus(x) = ln(1 + e^x), and has an angle of its own: d frequencies, twice as many as RoPE. So
-    the product of q and k takes twice the time. δ is learned and initialized with 0 (`initial="zero"`) or uniformly between -2π
-    and 0 (`"uniform"`).
+    Each dimension is a magnitude, softplus(x) = ln(1 + e^x), and has an angle of its own: d frequencies, twice as many
+    as RoPE. So the product of q and k takes twice the time. δ is learned and initialized with 0 (`initial="zero"`) or
+    uniformly between -2π and 0 (`"uniform"`).
 
-    `clamp=True` limits δ to -2π ... 0, as published. Outside of these bounds its gradient is 0, so a δ that leaves them stays at
-    the bound for ever; from 0, one step upwards is enough. Without `clamp`, δ has no bounds. This loses nothing, because cosines
-    repeat after 2π.
+    `clamp=True` limits δ to -2π ... 0, as published. Outside of these bounds its gradient is 0, so a δ that leaves them
+    stays at the bound for ever; from 0, one step upwards is enough. Without `clamp`, δ has no bounds. This loses
+    nothing, because cosines repeat after 2π.
 
     Beyond the training length: slow pairs reach angles never seen in training, as in RoPE.
 
     Source: Gopalakrishnan et al. 2025, "Decoupling the 'What' and 'Where' With Polar Coordinate Positional Embeddings".
     Code: lucidrains/PoPE-pytorch. The authors' code is not known.
-    Differs: there is a δ for each query head; the code has one for each key head, which is the same without grouped-query
-    attention. The code has the frequencies in a persistent buffer, which `model.to(bfloat16)` rounds; here angles are float64.
+    Differs: there is a δ for each query head; the code has one for each key head, which is the same without
+    grouped-query attention. The code has the frequencies in a persistent buffer, which `model.to(bfloat16)` rounds;
+    here angles are float64.
 
     >>> pope = PoPE(num_heads=1, head_dim=2, base=10_000.0)
     >>> rotation = pope.modifiers(Span.of(4)).rotation

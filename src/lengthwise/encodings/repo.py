@@ -15,19 +15,20 @@ from lengthwise.span import Span
 
 
 class RePo(PositionEncoding):
-    """Pair p of q_t and k_t of head h is rotated by z(t, h) · base^(-2p/d) radians, z(t, h) = <w_h, silu(U x_t) * (V x_t)>.
+    """Pair p of q_t and k_t of head h is rotated by z(t, h) · base^(-2p/d) radians, z(t, h) = <w_h, silu(U x_t) * (V
+    x_t)>.
 
-    x_t is the attention layer's input at token t, and * is the elementwise product. z is a real number without limits, and it may
-    be the same for many tokens. U and V have `rank` rows. All weights are initialized from N(0, 0.02^2), truncated at 0.06, so at
-    first all z are near 0, which is NoPE. If z(t, h) = t, this is RoPE. With grouped-query attention, each query head rotates the
-    key that it shares with others by its own z. Position IDs are not used.
+    x_t is the attention layer's input at token t, and * is the elementwise product. z is a real number without limits,
+    and it may be the same for many tokens. U and V have `rank` rows. All weights are initialized from N(0, 0.02^2),
+    truncated at 0.06, so at first all z are near 0, which is NoPE. If z(t, h) = t, this is RoPE. With grouped-query
+    attention, each query head rotates the key that it shares with others by its own z. Position IDs are not used.
 
-    Beyond the training length: z depends on the content and not on the number of tokens, so it need not leave the range of
-    training.
+    Beyond the training length: z depends on the content and not on the number of tokens, so it need not leave the range
+    of training.
 
     Source: Li, Zhao and Sproat 2025, "RePo: Language Models with Context Re-Positioning".
-    Code: SakanaAI/repo, OLMo/olmo/model.py, `swigluex_multihead` (rank d_model / 8; base 500,000; RoPE below layer 5, which is the
-    pattern `rope*5+repo*11` of 16 layers).
+    Code: SakanaAI/repo, OLMo/olmo/model.py, `swigluex_multihead` (rank d_model / 8; base 500,000; RoPE below layer 5,
+    which is the pattern `rope*5+repo*11` of 16 layers).
     Differs: the code rounds cosines and sines to the model's dtype, and, under autocast, z too. It has no cache, and no
     grouped-query attention. Here z is computed in float32 at least, angles in float64.
 

@@ -30,15 +30,16 @@ class RoPEArguments(TypedDict, total=False):
 class RoPE(RotaryEncoding):
     """Pair p of q and k is rotated by position · base^(-2p/r) radians, p = 0 ... r/2 - 1, r = rotary_fraction · d.
 
-    d is the number of dimensions of a head, of which the first r are rotated. The product of the rotated query at position i and
-    the rotated key at position j depends only on i - j. `layout="interleaved"` pairs dimensions (2p, 2p+1) as in the paper.
-    `"half"` pairs (p, p + r/2) as Llama, NeoX and Hugging Face weights do. The two differ only in the order of dimensions, but
-    weights are not interchangeable.
+    d is the number of dimensions of a head, of which the first r are rotated. The product of the rotated query at
+    position i and the rotated key at position j depends only on i - j. `layout="interleaved"` pairs dimensions (2p,
+    2p+1) as in the paper. `"half"` pairs (p, p + r/2) as Llama, NeoX and Hugging Face weights do. The two differ only
+    in the order of dimensions, but weights are not interchangeable.
 
     Beyond the training length: slow pairs reach angles never seen in training, which PI, NTK and YaRN avoid.
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", eq. 14-15.
-    Differs: the NoPE paper's code rotates a quarter of each head (`rotary_fraction=0.25`); the paper says only "Rotary".
+    Differs: the NoPE paper's code rotates a quarter of each head (`rotary_fraction=0.25`); the paper says only
+    "Rotary".
 
     >>> RoPE(head_dim=8).frequencies(torch.tensor(1))
     tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
@@ -62,8 +63,9 @@ class RoPE(RotaryEncoding):
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if self.rotary_dims < 2 or self.rotary_dims % 2:
             raise ConfigError(
-                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of dimensions, at "
-                f"least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the two"
+                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of "
+                f"dimensions, at least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the "
+                "two"
             )
         self.head_dim, self.base, self.layout = head_dim, base, layout
 
@@ -99,21 +101,24 @@ def require_factor(what: str, factor: object) -> None:
 
 
 class PRoPE(RoPE):
-    """Pair i of all d/2 pairs is rotated by position · base^(-2i/d) radians if i < floor(p d / 2); slower pairs are not rotated.
+    """Pair i of all d/2 pairs is rotated by position · base^(-2i/d) radians if i < floor(p d / 2); slower pairs are not
+    rotated.
 
-    According to the paper, the slowest pairs of RoPE carry meaning rather than position, and their slow rotation distorts
-    it in long sequences. Here they are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
+    According to the paper, the slowest pairs of RoPE carry meaning rather than position, and their slow rotation
+    distorts it in long sequences. Here they are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
 
-    This is not RoPE's `rotary_fraction`. There, the rotated dimensions have all frequencies from 1 down to nearly 1 / base, and
-    pairs consist of rotated dimensions only. Here frequencies and pairs are those of the whole head, and the slow ones are left
-    out.
+    This is not RoPE's `rotary_fraction`. There, the rotated dimensions have all frequencies from 1 down to nearly 1 /
+    base, and pairs consist of rotated dimensions only. Here frequencies and pairs are those of the whole head, and the
+    slow ones are left out.
 
-    Beyond the training length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
-    are not rotated.
+    Beyond the training length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in
+    training, are not rotated.
 
     Source: Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?".
-    Code: google-deepmind/gemma (`rope_proportion`); Hugging Face transformers, `rope_type` "proportional". Both round down.
-    Differs: a p that rotates no pair is an error. If p d is a whole number except for a rounding error, it counts as whole.
+    Code: google-deepmind/gemma (`rope_proportion`); Hugging Face transformers, `rope_type` "proportional". Both round
+    down.
+    Differs: a p that rotates no pair is an error. If p d is a whole number except for a rounding error, it counts as
+    whole.
 
     >>> PRoPE(head_dim=8, p=0.75).frequencies(torch.tensor(1))
     tensor([1.0000, 0.1000, 0.0100, 0.0000], dtype=torch.float64)
@@ -148,18 +153,18 @@ class PRoPE(RoPE):
 class LeRoPE(RoPE):
     """Pair p of q and k is rotated by position · base^(-2p/r) · exp(α_p / `divisor`) radians, with a learned α_p.
 
-    All heads share the r/2 numbers α. They are initialized with 0, which is RoPE. With AdamW, whose steps hardly depend on the
-    size of the gradient, a larger `divisor` makes the frequencies change more slowly. As with RoPE, the product of the rotated
-    query at position i and the rotated key at position j depends only on i - j.
+    All heads share the r/2 numbers α. They are initialized with 0, which is RoPE. With AdamW, whose steps hardly depend
+    on the size of the gradient, a larger `divisor` makes the frequencies change more slowly. As with RoPE, the product
+    of the rotated query at position i and the rotated key at position j depends only on i - j.
 
     Beyond the training length: slow pairs reach angles never seen in training, unless training has made them slower.
 
-    Source: Mistral Large 4, in Hugging Face transformers (models/mistral_large4), where it has this name and divisor 1; no paper is
-    known. Zhang et al. 2025, "Group Representational Position Encoding", call it the non-contextual GRAPE-M, with divisor 16 and
-    numbers α for each layer (`share_encoding=false` of the model).
+    Source: Mistral Large 4, in Hugging Face transformers (models/mistral_large4), where it has this name and divisor 1;
+    no paper is known. Zhang et al. 2025, "Group Representational Position Encoding", call it the non-contextual
+    GRAPE-M, with divisor 16 and numbers α for each layer (`share_encoding=false` of the model).
     Code: huggingface/transformers; model-architectures/GRAPE, llama-mha-grape-m-nonctx.py.
-    Differs: in transformers α is a buffer, which is not trained. GRAPE learns `divisor` · ln(base^(-2p/r)) + α_p, which has
-    the same gradient. Both compute frequencies and angles in float32; here they are float64.
+    Differs: in transformers α is a buffer, which is not trained. GRAPE learns `divisor` · ln(base^(-2p/r)) + α_p, which
+    has the same gradient. Both compute frequencies and angles in float32; here they are float64.
 
     >>> lerope = LeRoPE(head_dim=8); _ = lerope.alpha.data.copy_(torch.tensor([0.0, 1.0, -1.0, 0.0]))
     >>> lerope.frequencies(torch.tensor(1)).detach()

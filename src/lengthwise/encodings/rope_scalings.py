@@ -21,13 +21,15 @@ from lengthwise.values import shown
 
 
 class PI(RoPE):
-    """Position Interpolation: RoPE whose pair p is rotated by position · θ_p / s radians, θ_p = base^(-2p/r), s = `factor` >= 1.
+    """Position Interpolation: RoPE whose pair p is rotated by position · θ_p / s radians, θ_p = base^(-2p/r), s =
+    `factor` >= 1.
 
-    All pairs are scaled alike. Neighbouring tokens are s times closer in angle than with RoPE, so a model that was trained
-    with RoPE needs some fine-tuning. A model that is trained with the factor from the start never sees unscaled angles.
+    All pairs are scaled alike. Neighbouring tokens are s times closer in angle than with RoPE, so a model that was
+    trained with RoPE needs some fine-tuning. A model that is trained with the factor from the start never sees unscaled
+    angles.
 
-    Beyond the training length: angles stay within the range of RoPE's training length up to s times that length. Beyond it,
-    slow pairs reach new angles, as in RoPE.
+    Beyond the training length: angles stay within the range of RoPE's training length up to s times that length. Beyond
+    it, slow pairs reach new angles, as in RoPE.
 
     Source: Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation".
     Code: Hugging Face transformers, `rope_type` "linear"; jquesnelle/yarn.
@@ -52,15 +54,15 @@ class PI(RoPE):
 class NTKAware(RoPE):
     """RoPE with base' = base · s^(r/(r-2)), r rotary dimensions, s = `factor` >= 1.
 
-    Pair p is rotated by position · θ_p · s^(-2p/(r-2)) radians, θ_p = base^(-2p/r). The first pair keeps its frequency and
-    the last has exactly θ_p / s, which `PI` applies to all pairs. A single pair (r = 2) would be both first and last, so
-    no such base exists. The method is meant for use without fine-tuning.
+    Pair p is rotated by position · θ_p · s^(-2p/(r-2)) radians, θ_p = base^(-2p/r). The first pair keeps its frequency
+    and the last has exactly θ_p / s, which `PI` applies to all pairs. A single pair (r = 2) would be both first and
+    last, so no such base exists. The method is meant for use without fine-tuning.
 
     Beyond the training length: the pairs between first and last reach angles never seen in training before s times that
     length. So the model works for less than s times the training length, and s has to be chosen larger.
 
-    Source: bloc97 2023, "NTK-Aware Scaled RoPE allows LLaMA models to have extended (8k+) context size"; Peng et al. 2023,
-    "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.
+    Source: bloc97 2023, "NTK-Aware Scaled RoPE allows LLaMA models to have extended (8k+) context size"; Peng et al.
+    2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.
     Code: jquesnelle/yarn.
 
     >>> NTKAware(head_dim=8, factor=4.0).frequencies(torch.tensor(1))  # the last is 0.001 / 4
@@ -75,8 +77,8 @@ class NTKAware(RoPE):
         require_factor(name, factor)
         if self.rotary_dims == 2:
             raise ConfigError(
-                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) is "
-                "undefined; make head_dim or rotary_fraction larger"
+                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) "
+                "is undefined; make head_dim or rotary_fraction larger"
             )
         self.factor = factor
 
@@ -94,19 +96,19 @@ class NTKAware(RoPE):
 class DynamicNTK(NTKAware):
     """`NTKAware` with s = max(1, f n / L - (f - 1)), n the current length, L the training length, f = `factor` >= 1.
 
-    With f = 1, s = max(1, n / L). Up to L it equals RoPE bit for bit. There is no state between calls, so earlier sequences
-    do not affect the result. `scale_step` rounds n - L up to a multiple of itself. A KV cache is then computed again only
-    once per step, and not at every token as in the published form (`scale_step=1`).
+    With f = 1, s = max(1, n / L). Up to L it equals RoPE bit for bit. There is no state between calls, so earlier
+    sequences do not affect the result. `scale_step` rounds n - L up to a multiple of itself. A KV cache is then
+    computed again only once per step, and not at every token as in the published form (`scale_step=1`).
 
-    Beyond the training length: every new token changes the angles of all tokens. So the result at each position depends on
-    the length of the whole document (its highest position ID + 1).
+    Beyond the training length: every new token changes the angles of all tokens. So the result at each position depends
+    on the length of the whole document (its highest position ID + 1).
 
-    Source: emozilla 2023, "Dynamically Scaled RoPE further increases performance of long context LLaMA with zero fine-tuning";
-    Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.3.
+    Source: emozilla 2023, "Dynamically Scaled RoPE further increases performance of long context LLaMA with zero
+    fine-tuning"; Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.3.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "dynamic" (f is its `factor`).
-    Differs: the paper has f = 1. With f, the code has s = f n / L - (f - 1), so that s at n = f L is f² - f + 1 (57 for f = 8).
-    The code does not rotate cached keys again when the base changes, and keeps the base of a long sequence for later,
-    shorter ones.
+    Differs: the paper has f = 1. With f, the code has s = f n / L - (f - 1), so that s at n = f L is f² - f + 1 (57 for
+    f = 8). The code does not rotate cached keys again when the base changes, and keeps the base of a long sequence for
+    later, shorter ones.
 
     >>> ntk = DynamicNTK(head_dim=8, train_length=16)
     >>> ntk.frequencies(torch.tensor([16, 32]))[:, -1] / ntk.frequencies(torch.tensor(1))[-1]  # 1 / s
@@ -130,19 +132,20 @@ class DynamicNTK(NTKAware):
 
 
 class LongRoPE(RoPE):
-    """Pair p is rotated by θ_p / λ_p radians per position, θ_p = base^(-2p/r); λ is `short_factor` up to L, `long_factor` past it.
+    """Pair p is rotated by θ_p / λ_p radians per position, θ_p = base^(-2p/r); λ is `short_factor` up to L,
+    `long_factor` past it.
 
-    The current length selects the list for all tokens alike. L is the training length, and s = `factor` is the target length
-    divided by L. At every length, rotated q and k are multiplied by m = sqrt(1 + ln s / ln L), or by `attention_factor`.
-    For s = 1, m is 1.
+    The current length selects the list for all tokens alike. L is the training length, and s = `factor` is the target
+    length divided by L. At every length, rotated q and k are multiplied by m = sqrt(1 + ln s / ln L), or by
+    `attention_factor`. For s = 1, m is 1.
 
-    A list has one number for each of the P pairs. Published lists were searched for one model each (by perplexity, with an
-    evolutionary search), so none fits all models. The default None means 1 for every pair in `short_factor`. In
-    `long_factor` it means s^(p / (P - 1)) for p = 0 ... P - 1, from 1 for the fastest pair to s for the slowest, which is
-    NTK-aware scaling by s.
+    A list has one number for each of the P pairs. Published lists were searched for one model each (by perplexity, with
+    an evolutionary search), so none fits all models. The default None means 1 for every pair in `short_factor`. In
+    `long_factor` it means s^(p / (P - 1)) for p = 0 ... P - 1, from 1 for the fastest pair to s for the slowest, which
+    is NTK-aware scaling by s.
 
-    Beyond the training length: at L + 1 the angles of all tokens change (Phi-3 empties its KV cache there). From then on
-    nothing changes, and pairs with λ_p = s reach no new angle up to s·L.
+    Beyond the training length: at L + 1 the angles of all tokens change (Phi-3 empties its KV cache there). From then
+    on nothing changes, and pairs with λ_p = s reach no new angle up to s·L.
 
     Source: Ding et al. 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens"; m is only in the code.
     Code: microsoft/LongRoPE; Hugging Face transformers, `rope_type` "longrope" (Phi-3, Phi-4-mini).
@@ -186,8 +189,8 @@ class LongRoPE(RoPE):
             attention_factor = 1.0
         elif train_length == 1:
             raise ConfigError(
-                f"{name}: train_length must be at least 2, because sqrt(1 + ln s / ln L) is infinite for L = 1, got 1; or "
-                "give attention_factor"
+                f"{name}: train_length must be at least 2, because sqrt(1 + ln s / ln L) is infinite for L = 1, got 1; "
+                "or give attention_factor"
             )
         else:
             attention_factor = math.sqrt(1 + math.log(factor) / math.log(train_length))
@@ -224,7 +227,7 @@ def _divisors(name: str, what: str, divisors: Any, default: tuple[float, ...]) -
     require_positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
     if len(divisors) != (pairs := len(default)):
         raise ConfigError(
-            f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated dimensions, "
-            f"got {len(divisors)}"
+            f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated "
+            f"dimensions, got {len(divisors)}"
         )
     return tuple(divisors)

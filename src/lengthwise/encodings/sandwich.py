@@ -14,16 +14,17 @@ _CHUNK_SIZE = 512  # distances whose sines are in memory together: so few that t
 class Sandwich(DistanceBias):
     """b(h, i, j) = (Σ_{p=1}^{D/2} cos((i - j) / base^(2p/D)) - D/2) / (8h/H) nats for heads h = 1 ... H, D = `dim`.
 
-    The sum is the inner product of the sinusoidal vectors of i and j. After D/2 is subtracted, it is 0 for the query itself
-    and at most 0 elsewhere. Nothing is learned. A key whose position ID is higher than its query's (position scheme `Digits`)
-    counts as distance 0.
+    The sum is the inner product of the sinusoidal vectors of i and j. After D/2 is subtracted, it is 0 for the query
+    itself and at most 0 elsewhere. Nothing is learned. A key whose position ID is higher than its query's (position
+    scheme `Digits`) counts as distance 0.
 
-    Beyond the training length: the bias continues on the same curve. It decreases with ln d up to a distance d of about `base`
-    and oscillates beyond.
+    Beyond the training length: the bias continues on the same curve. It decreases with ln d up to a distance d of about
+    `base` and oscillates beyond.
 
     Source: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis".
     Code: no official code was found. NVIDIA NeMo has an implementation, where D is the head dimension.
-    Differs: here D is 128 for any head dimension. Frequencies are counted from p = 1 in Sandwich, and from 0 in a sinusoidal table.
+    Differs: here D is 128 for any head dimension. Frequencies are counted from p = 1 in Sandwich, and from 0 in a
+    sinusoidal table.
 
     >>> Sandwich(num_heads=8).bias(torch.tensor([0, 1, 10]))[0]
     tensor([ -0.0000,  -1.4466, -19.3409], dtype=torch.float64)

@@ -17,33 +17,35 @@ from lengthwise.span import Span
 
 
 class SelectiveRoPE(PositionEncoding):
-    """Pair p of q_t and k_t is rotated by base^(-2p/d) · (φ_1 + ... + φ_t) radians, φ_s = g_s · f(c_0 y_s + ... + c_w-1 y_s-w+1).
+    """Pair p of q_t and k_t is rotated by base^(-2p/d) · (φ_1 + ... + φ_t) radians, φ_s = g_s · f(c_0 y_s + ... + c_w-1
+    y_s-w+1).
 
-    φ_s is the step of token s: a causal convolution, of `width` w, of numbers y that are computed from the content. φ, c and y
-    have a number for each head and pair. The product of q_i and k_j depends on the steps φ_j+1 + ... + φ_i of the tokens between
-    them. If all φ are 1, this is RoPE at the positions 1, 2, 3, ... f is the `activation`, by default none, and g is 1 without a
-    `gate`.
+    φ_s is the step of token s: a causal convolution, of `width` w, of numbers y that are computed from the content. φ,
+    c and y have a number for each head and pair. The product of q_i and k_j depends on the steps φ_j+1 + ... + φ_i of
+    the tokens between them. If all φ are 1, this is RoPE at the positions 1, 2, 3, ... f is the `activation`, by
+    default none, and g is 1 without a `gate`.
 
-    u_s is the attention layer's input at token s, divided by its length separately in each head's d_model / num_heads numbers
-    (1e-6 is added to the sum of squares). There are two projections, and `rank` selects one:
+    u_s is the attention layer's input at token s, divided by its length separately in each head's d_model / num_heads
+    numbers (1e-6 is added to the sum of squares). There are two projections, and `rank` selects one:
 
     - By default, y_s = A B u_s, where B has `rank` rows. Every head reads all of u_s.
-    - `rank=None` is the full-rank projection with weight normalization: y_s = s_h v_hp u_sh / |v_hp|. u_sh is the part of u_s of
-      head h, v_hp is a vector for each head and pair, and s_h is a number for each head.
+    - `rank=None` is the full-rank projection with weight normalization: y_s = s_h v_hp u_sh / |v_hp|. u_sh is the part
+      of u_s of head h, v_hp is a vector for each head and pair, and s_h is a number for each head.
 
-    A `gate` is a number for each token and head, g_s = sigmoid(<G_h, u_s> + b_h). Both sums go over the tokens of one document. A,
-    B, c and G are initialized from N(0, 0.02^2), s with 1, b with 0, and v from a uniform distribution. So a new model rotates very
-    little. Position IDs are not used.
+    A `gate` is a number for each token and head, g_s = sigmoid(<G_h, u_s> + b_h). Both sums go over the tokens of one
+    document. A, B, c and G are initialized from N(0, 0.02^2), s with 1, b with 0, and v from a uniform distribution. So
+    a new model rotates very little. Position IDs are not used.
 
     Beyond the training length: steps add up over more tokens and reach angles never seen in training.
 
     Source: Movahedi et al. 2025, "Selective Rotary Position Embedding".
-    Code: timurcarstensen/selective-rope, modules/rotary.py. The defaults are those of its configuration `selective_rope` (low rank,
-    `rank` 32, `width` 4, no gate, no activation, no bias). The run of its language models (configs/language_modeling) changes three
-    of them, which is `selectiverope(rank=none,gate=true,activation=silu)`.
-    Differs: the code has no grouped-query attention; here each query head rotates the key that it shares with others by its own
-    angle. The code adds up the steps in float32, whose rounding error grows with the number of tokens; here they are added up in
-    float64. Its other options (a bias, gates of other shapes, differences instead of the convolution) are not included.
+    Code: timurcarstensen/selective-rope, modules/rotary.py. The defaults are those of its configuration
+    `selective_rope` (low rank, `rank` 32, `width` 4, no gate, no activation, no bias). The run of its language models
+    (configs/language_modeling) changes three of them, which is `selectiverope(rank=none,gate=true,activation=silu)`.
+    Differs: the code has no grouped-query attention; here each query head rotates the key that it shares with others by
+    its own angle. The code adds up the steps in float32, whose rounding error grows with the number of tokens; here
+    they are added up in float64. Its other options (a bias, gates of other shapes, differences instead of the
+    convolution) are not included.
 
     >>> selective = SelectiveRoPE(num_heads=1, head_dim=2, d_model=1, rank=1, width=2)
     >>> _ = selective.A.data.fill_(1.0), selective.B.data.fill_(1.0), selective.c.data.copy_(torch.tensor([[[1.0, 0.5]]]))
@@ -76,8 +78,8 @@ class SelectiveRoPE(PositionEncoding):
         require_positive_int("SelectiveRoPE", width=width)
         if d_model % num_heads:
             raise ConfigError(
-                f"SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of the "
-                f"input, got {d_model} and {num_heads}"
+                "SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of "
+                f"the input, got {d_model} and {num_heads}"
             )
         self.num_heads, self.head_dim, self.d_model, self.base, self.layout = num_heads, head_dim, d_model, base, layout
         self.gate, self.activation, pairs = gate, activation, head_dim // 2

@@ -11,15 +11,17 @@ from lengthwise.span import Span
 
 
 class Shaw(PositionEncoding):
-    """Logits are scale · <q_i, k_j + w^K_r> and the output is Σ_j weight_ij (v_j + w^V_r), r = clip(j - i, -clip, clip).
+    """Logits are scale · <q_i, k_j + w^K_r> and the output is Σ_j weight_ij (v_j + w^V_r), r = clip(j - i, -clip,
+    clip).
 
-    w^K and w^V have 2 clip + 1 rows of head_dim numbers, with row r + clip for r. The heads of a layer share them; layers do
-    not. Both are initialized from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask, rows with r > 0 are used
-    only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V.
+    w^K and w^V have 2 clip + 1 rows of head_dim numbers, with row r + clip for r. The heads of a layer share them;
+    layers do not. Both are initialized from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask, rows with
+    r > 0 are used only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V.
 
     Beyond the training length: all distances from `clip` on have the same vector.
 
-    Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", eq. 3-5 (clip 16 in the base model).
+    Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", eq. 3-5 (clip 16 in the base
+    model).
     Code: tensor2tensor (`dot_product_attention_relative`).
     Differs: the paper does not say how the vectors are initialized; this is the default of tensor2tensor for a matrix.
 

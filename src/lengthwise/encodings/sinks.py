@@ -14,14 +14,15 @@ from lengthwise.span import Span
 class Sinks(PositionEncoding):
     """The weight of key j is exp(z_ij) / (exp(s_h) + Σ_k exp(z_ik)), where z are the logits and s_h is learned.
 
-    The sink takes a share of the attention without adding anything to the output, so a head can attend to (nearly) nothing. Each
-    head of each layer learns its logit s_h, which is initialized with 0: the sink is like one more key whose logit is 0 and whose
-    value is 0. It depends on no position, and `Combined` adds it to any encoding.
+    The sink takes a share of the attention without adding anything to the output, so a head can attend to (nearly)
+    nothing. Each head of each layer learns its logit s_h, which is initialized with 0: the sink is like one more key
+    whose logit is 0 and whose value is 0. It depends on no position, and `Combined` adds it to any encoding.
 
-    Beyond the training length: the share of the sink falls with the number of keys, unless their logits are far below s_h.
+    Beyond the training length: the share of the sink falls with the number of keys, unless their logits are far below
+    s_h.
 
-    Source: OpenAI 2025, the gpt-oss models, after the attention sinks of Xiao et al. 2023, "Efficient Streaming Language Models
-    with Attention Sinks".
+    Source: OpenAI 2025, the gpt-oss models, after the attention sinks of Xiao et al. 2023, "Efficient Streaming
+    Language Models with Attention Sinks".
     Code: huggingface/transformers, models/gpt_oss (`sinks`), also in MiMo V2 Flash, DeepSeek V4 and others.
     Differs: transformers initializes the logits from N(0, 0.02^2).
 

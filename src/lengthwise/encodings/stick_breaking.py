@@ -14,21 +14,24 @@ _NEVER = -1e5  # nats; the weight is exactly 0, and a row of only such keys has 
 
 
 class StickBreaking(PositionEncoding):
-    """The weight of key j is σ(z_ij) · Π_l (1 - σ(z_il)), for all keys l between j and the query i; σ is the sigmoid, z the logits.
+    """The weight of key j is σ(z_ij) · Π_l (1 - σ(z_il)), for all keys l between j and the query i; σ is the sigmoid, z
+    the logits.
 
-    There is no softmax. The nearest key takes the share σ(z) of the whole, the next one its share of the rest, and so on, so of
-    keys with equal logits the nearest has the largest weight. The weights sum to at most 1; what is left has no value. By default
-    the query's own key has no weight, so the first token of a text attends to nothing. With `current` it is the nearest key.
-    Keys that a mask hides take no share. There are no parameters, and position IDs are not used.
+    There is no softmax. The nearest key takes the share σ(z) of the whole, the next one its share of the rest, and so
+    on, so of keys with equal logits the nearest has the largest weight. The weights sum to at most 1; what is left has
+    no value. By default the query's own key has no weight, so the first token of a text attends to nothing. With
+    `current` it is the nearest key. Keys that a mask hides take no share. There are no parameters, and position IDs are
+    not used.
 
-    Beyond the training length: more keys change nothing for those that are nearer. Keys that are far away share what is left.
+    Beyond the training length: more keys change nothing for those that are nearer. Keys that are far away share what is
+    left.
 
     Source: Tan et al. 2025, "Scaling Stick-Breaking Attention: An Efficient Implementation and In-depth Study".
-    Code: shawntan/stickbreaking-attention; fla, layers/stickbreaking_attn.py; the authors' model is in IBM/dolomite-engine
-    (`SBAttention`).
-    Differs: what is left is multiplied by a learned vector of each head in the authors' model, and by the query's own value in the
-    tests of their kernels; here, as in fla, it has no value. The model also normalizes the output of each head, which would belong
-    to a model. Products are sums of logarithms, added up in float64.
+    Code: shawntan/stickbreaking-attention; fla, layers/stickbreaking_attn.py; the authors' model is in
+    IBM/dolomite-engine (`SBAttention`).
+    Differs: what is left is multiplied by a learned vector of each head in the authors' model, and by the query's own
+    value in the tests of their kernels; here, as in fla, it has no value. The model also normalizes the output of each
+    head, which would belong to a model. Products are sums of logarithms, added up in float64.
 
     >>> stick = StickBreaking()
     >>> visible, q = torch.ones(1, 1, 4, 4).tril().bool(), torch.zeros(1, 1, 4, 1)

@@ -19,19 +19,19 @@ class T5(DistanceBias):
 
     The first m = B // 2 buckets hold one distance each. The others have logarithmic widths up to D.
 
-    `bidirectional` applies the same rule to |d| with B/2 buckets for each direction. The first half is for the query itself
-    and keys before it, the second half for keys after it (its first bucket stays empty). Otherwise keys after the query
-    are in bucket 0.
+    `bidirectional` applies the same rule to |d| with B/2 buckets for each direction. The first half is for the query
+    itself and keys before it, the second half for keys after it (its first bucket stays empty). Otherwise keys after
+    the query are in bucket 0.
 
     E is initialized from N(0, std^2).
 
     Beyond the training length: all distances from D on share the last bucket.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
-    Code: the rule of the published T5 models (B = 32, D = 128; bidirectional in their encoders). The FIRE paper's baseline has
-    B = 64.
-    Differs: the NoPE paper prints B/2 without the floor, which contradicts its own matrix for B = 5, D = 6. T5 initializes E
-    with std d_model^-0.5; the default `std` is that for d_model 512.
+    Code: the rule of the published T5 models (B = 32, D = 128; bidirectional in their encoders). The FIRE paper's
+    baseline has B = 64.
+    Differs: the NoPE paper prints B/2 without the floor, which contradicts its own matrix for B = 5, D = 6. T5
+    initializes E with std d_model^-0.5; the default `std` is that for d_model 512.
 
     >>> T5(num_heads=1, num_buckets=5, max_distance=6).bucket(torch.arange(8))
     tensor([0, 1, 2, 3, 3, 4, 4, 4])
@@ -51,8 +51,8 @@ class T5(DistanceBias):
         require_positive("T5", std=std)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(
-                f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each direction "
-                "gets half of them"
+                f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each "
+                "direction gets half of them"
             )
         if num_buckets < 2:
             raise ConfigError(f"T5: num_buckets must be at least 2, got {num_buckets}")
@@ -60,7 +60,8 @@ class T5(DistanceBias):
         exact = self.buckets_per_direction // 2
         if max_distance <= exact:
             raise ConfigError(
-                f"T5: max_distance must be more than {exact}, because the first {exact} of {self.buckets_per_direction} buckets "
+                f"T5: max_distance must be more than {exact}, because the first {exact} of "
+                f"{self.buckets_per_direction} buckets "
                 f"hold one distance each, got {max_distance}; make max_distance larger or num_buckets smaller"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance

@@ -28,8 +28,8 @@ from lengthwise.span import Span
 class Temperature(PositionEncoding):
     """Base class of temperatures. A subclass defines `factor(position)`.
 
-    The factor is a function of the query's position ID, so padding, packed documents and a cache do not change it. Alone, a
-    temperature is an encoding that rotates nothing and adds nothing; `Combined` adds it to another encoding.
+    The factor is a function of the query's position ID, so padding, packed documents and a cache do not change it.
+    Alone, a temperature is an encoding that rotates nothing and adds nothing; `Combined` adds it to another encoding.
     """
 
     is_temperature: ClassVar[bool] = True
@@ -47,7 +47,9 @@ class Temperature(PositionEncoding):
 
 
 class LearnedTemperature(Temperature):
-    """Base class of temperatures `scale_h · ln(n) + bias_h`, where n is the position of the query + 1. Both are learned."""
+    """Base class of temperatures `scale_h · ln(n) + bias_h`, where n is the position of the query + 1. Both are
+    learned.
+    """
 
     shared_across_layers: ClassVar[bool] = False
 
@@ -73,18 +75,18 @@ def require_logarithm(encoding: str, train_length: int) -> None:
 class LogN(Temperature):
     """The scaled product of query i with every key is multiplied by max(1, ln(i + 1) / ln L), L the training length.
 
-    Softmax over more keys is flatter. Logits that grow with the logarithm of the number of keys keep its entropy about the
-    same. Query i (0-based) sees i + 1 keys. Up to the training length the factor is exactly 1. Nothing is learned.
+    Softmax over more keys is flatter. Logits that grow with the logarithm of the number of keys keep its entropy about
+    the same. Query i (0-based) sees i + 1 keys. Up to the training length the factor is exactly 1. Nothing is learned.
 
     Beyond the training length: attention flattens less than without the factor.
 
-    Source: Su 2021, "The scale of attention from the invariance of entropy" (in Chinese), kexue.fm/archives/8823; Chiang and
-    Cholak 2022, "Overcoming a Theoretical Limitation of Self-Attention".
+    Source: Su 2021, "The scale of attention from the invariance of entropy" (in Chinese), kexue.fm/archives/8823;
+    Chiang and Cholak 2022, "Overcoming a Theoretical Limitation of Self-Attention".
     Code: bojone/rerope; Qwen-7B (`use_logn_attn`), both beside RoPE.
-    Differs: Su derives one n, the number of keys, for a whole sequence. Both implementations count the keys that a causal
-    query sees: ln(i + 1) at the 0-based position i, as here (Qwen's list begins with ln 1, and is used in evaluation only).
-    Su and Chiang also train with ln n without the maximum, so that attention in short sequences is flatter than here. Here
-    i is the query's position ID, whatever keys a mask or a position scheme leaves visible.
+    Differs: Su derives one n, the number of keys, for a whole sequence. Both implementations count the keys that a
+    causal query sees: ln(i + 1) at the 0-based position i, as here (Qwen's list begins with ln 1, and is used in
+    evaluation only). Su and Chiang also train with ln n without the maximum, so that attention in short sequences is
+    flatter than here. Here i is the query's position ID, whatever keys a mask or a position scheme leaves visible.
 
     >>> LogN(train_length=8).factor(torch.tensor([[0.0, 7.0, 63.0]]))      # 1, 1, ln 64 / ln 8
     tensor([[[1., 1., 2.]]])
@@ -102,14 +104,17 @@ class LogN(Temperature):
 
 
 class SSMax(LearnedTemperature):
-    """The scaled product of query i with every key is multiplied by scale_h ln(i + 1), or by scale_h ln(i + 1) + bias_h.
+    """The scaled product of query i with every key is multiplied by scale_h ln(i + 1), or by scale_h ln(i + 1) +
+    bias_h.
 
-    With n = i + 1 keys, softmax of s ln(n) z has the weights n^(s z_j) / Σ n^(s z): a logit that is larger than the others by a
-    fixed amount keeps its weight while n grows. Each head of each layer learns its `scale`, and with `bias=True` its `bias` too.
-    The scale is initialized so that the factor is 1 on average up to the training length, L / (ln 1 + ... + ln L), and the bias
-    with 0. i is the query's position ID, whatever keys a mask or a position scheme leaves visible.
+    With n = i + 1 keys, softmax of s ln(n) z has the weights n^(s z_j) / Σ n^(s z): a logit that is larger than the
+    others by a fixed amount keeps its weight while n grows. Each head of each layer learns its `scale`, and with
+    `bias=True` its `bias` too. The scale is initialized so that the factor is 1 on average up to the training length, L
+    / (ln 1 + ... + ln L), and the bias with 0. i is the query's position ID, whatever keys a mask or a position scheme
+    leaves visible.
 
-    Beyond the training length: the factor grows with the logarithm, so attention flattens less than with a constant one.
+    Beyond the training length: the factor grows with the logarithm, so attention flattens less than with a constant
+    one.
 
     Source: Nakanishi 2025, "Scalable-Softmax Is Superior for Attention" (arXiv 2501.19399).
     Differs: with fewer visible keys than positions, as in a sliding window, the paper's n is the number of keys.
@@ -129,15 +134,15 @@ class SSMax(LearnedTemperature):
 class MistralLarge4(LearnedTemperature):
     """The scaled product of query i with every key is multiplied by scale_h ln(i + 1) + bias_h.
 
-    Each head of each layer learns both numbers. They are initialized with 0 and 1, so that the factor is 1. i is the query's
-    position ID.
+    Each head of each layer learns both numbers. They are initialized with 0 and 1, so that the factor is 1. i is the
+    query's position ID.
 
     Beyond the training length: the factor continues on the same logarithm.
 
     Source: Mistral AI 2026, the Mistral Large 4 model, which has this factor in every layer; no paper is known.
     Code: huggingface/transformers, models/mistral_large4 (`MistralLarge4TextSoftmaxScaling`).
-    Differs: transformers rounds ln(i + 1), the scale and the bias to the model's dtype before the product. In bfloat16 a logarithm
-    near 10 is then off by up to 0.03. Here the factor is computed in float64.
+    Differs: transformers rounds ln(i + 1), the scale and the bias to the model's dtype before the product. In bfloat16
+    a logarithm near 10 is then off by up to 0.03. Here the factor is computed in float64.
 
     >>> large = MistralLarge4(num_heads=1)
     >>> _ = large.scale.data.fill_(2.0)
@@ -158,8 +163,8 @@ class Llama4(Temperature):
 
     Source: Meta 2025, the Llama 4 models, which have this factor in the layers without rotation.
     Code: huggingface/transformers, models/llama4 (`attn_scale` is `strength`, `floor_scale` is `step`).
-    Differs: transformers counts the tokens of the row instead of reading the position IDs. So the factors of a row that is padded
-    on the left, or of packed documents, are those of later positions.
+    Differs: transformers counts the tokens of the row instead of reading the position IDs. So the factors of a row that
+    is padded on the left, or of packed documents, are those of later positions.
 
     >>> Llama4(strength=1.0, step=4).factor(torch.tensor([[0.0, 2.0, 3.0, 7.0]]))      # 1, 1, 1 + ln 2, 1 + ln 3
     tensor([[[1.0000, 1.0000, 1.6931, 2.0986]]])
@@ -242,11 +247,12 @@ class Inkling(Temperature):
 
     Beyond the training length: the factor grows with the logarithm.
 
-    Source: Thinking Machines Lab 2026, the Inkling model, which has this factor in the layers without a window, beside a
-    [banded bias](banded_bias.md); no paper is known.
-    Code: huggingface/transformers, models/inkling (`log_scaling_alpha` is `strength`, `log_scaling_n_floor` is `length`).
-    Differs: transformers counts the tokens of the row instead of reading the position IDs, so padding on the left and packed
-    documents change its factors. Its default has no factor at all; the default of `length` here is ours.
+    Source: Thinking Machines Lab 2026, the Inkling model, which has this factor in the layers without a window, beside
+    a [banded bias](banded_bias.md); no paper is known.
+    Code: huggingface/transformers, models/inkling (`log_scaling_alpha` is `strength`, `log_scaling_n_floor` is
+    `length`).
+    Differs: transformers counts the tokens of the row instead of reading the position IDs, so padding on the left and
+    packed documents change its factors. Its default has no factor at all; the default of `length` here is ours.
 
     >>> Inkling(strength=1.0, length=4.0).factor(torch.tensor([[0.0, 3.0, 7.0]]))      # 1, 1, 1 + ln 2
     tensor([[[1.0000, 1.0000, 1.6931]]])

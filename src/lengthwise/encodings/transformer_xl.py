@@ -22,26 +22,28 @@ _CHUNK_SIZE = 32_768  # distances whose sines and cosines are in memory together
 
 
 class TransformerXL(PositionEncoding):
-    """Logits are scale · (<q_i, k_j> + <q_i, W_R R_d> + <u, k_j> + <v, W_R R_d>), d = i - j; each head learns W_R, u and v.
+    """Logits are scale · (<q_i, k_j> + <q_i, W_R R_d> + <u, k_j> + <v, W_R R_d>), d = i - j; each head learns W_R, u
+    and v.
 
-    R_d = [sin(d ω_0), ..., sin(d ω_(c/2-1)), cos(d ω_0), ...] is fixed, with ω_p = base^(-2p/c) radians and c = d_model.
-    Initially W_R ~ N(0, 1/d_model) and u, v ~ N(0, 0.02²). Keys farther than `max_distance` get the R of that distance.
+    R_d = [sin(d ω_0), ..., sin(d ω_(c/2-1)), cos(d ω_0), ...] is fixed, with ω_p = base^(-2p/c) radians and c =
+    d_model. Initially W_R ~ N(0, 1/d_model) and u, v ~ N(0, 0.02²). Keys farther than `max_distance` get the R of that
+    distance.
 
-    `bidirectional` adds vectors for keys after the query, by the same formula with d < 0. It is off by default because it
-    doubles the table. Without it, a key whose position ID is higher than its query's gets the R of distance 0 (position
-    scheme `Digits`, under a causal mask).
+    `bidirectional` adds vectors for keys after the query, by the same formula with d < 0. It is off by default because
+    it doubles the table. Without it, a key whose position ID is higher than its query's gets the R of distance 0
+    (position scheme `Digits`, under a causal mask).
 
     Beyond the training length: slow sines reach angles never seen in training, unless `max_distance` limits them.
 
-    The table W_R R has num_heads · head_dim numbers for each distance, and each number takes d_model / 2 products. It takes
-    1 GB in float64 for 2^18 distances and 512 dimensions. The products of all queries with it cost as much as those with
-    all keys.
+    The table W_R R has num_heads · head_dim numbers for each distance, and each number takes d_model / 2 products. It
+    takes 1 GB in float64 for 2^18 distances and 512 dimensions. The products of all queries with it cost as much as
+    those with all keys.
 
     Source: Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context", section 3.3.
-    Code: the authors' code has W_R for each layer, and one u and v for all layers. Here each layer has its own u and v, as in
-    the NoPE paper's code, unless layers share one module.
-    Differs: the NoPE paper's code clamps distances at 1000 (`max_distance=1000`), applies dropout to R, initializes u and v
-    with std 0.2 and has scale 1; the paper does none of these.
+    Code: the authors' code has W_R for each layer, and one u and v for all layers. Here each layer has its own u and v,
+    as in the NoPE paper's code, unless layers share one module.
+    Differs: the NoPE paper's code clamps distances at 1000 (`max_distance=1000`), applies dropout to R, initializes u
+    and v with std 0.2 and has scale 1; the paper does none of these.
 
     >>> xl = TransformerXL(num_heads=1, head_dim=4, d_model=4); _ = nn.init.eye_(xl.W_R.data[0])
     >>> xl.vectors(1, 2).detach()     # sin 1, sin 0.01, cos 1, cos 0.01
@@ -82,8 +84,9 @@ class TransformerXL(PositionEncoding):
     def vectors(self, first: int, end: int, device: torch.device | str = "cpu") -> Float[Tensor, "h n d"]:
         """Return W_R R of the distances first, first + 1, ..., end - 1.
 
-        Each chunk of distances is computed from its centre c, with half the products: W_R R of c + r is even + odd and that
-        of c - r is even - odd, where even = Σ_p cos(r ω_p) a_p and odd = Σ_p sin(r ω_p) b_p. a and b are W_R rotated by c.
+        Each chunk of distances is computed from its centre c, with half the products: W_R R of c + r is even + odd and
+        that of c - r is even - odd, where even = Σ_p cos(r ω_p) a_p and odd = Σ_p sin(r ω_p) b_p. a and b are W_R
+        rotated by c.
         """
         distance = distances(first, end, torch.device(device))
         sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)

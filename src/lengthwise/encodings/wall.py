@@ -1,4 +1,6 @@
-"""Wall: every channel of the product of query and key decays by itself, as the content of the tokens between them says."""
+"""Wall: every channel of the product of query and key decays by itself, as the content of the tokens
+between them says.
+"""
 
 from typing import ClassVar
 
@@ -20,19 +22,21 @@ _INITIAL_BIAS = 8.0
 class Wall(PositionEncoding):
     """The product of q_i and k_j is Σ_n q_in k_jn f_j+1,n ... f_i,n, with a gate f_tn for each token and channel n.
 
-    f_tn = sigmoid(<w_hn, x_t> + b_hn), where x_t is the attention layer's input. The gates are those of the tokens after the key,
-    up to the query, in the query's document. So every channel (dimension of a head) forgets at a pace of its own, and a product
-    fades to 0, while FoX lowers the logit itself. w is initialized from N(0, 0.02²) and b with 8, so that a new model forgets very
-    little: f = 0.99966. With `gate`, FoX's bias with one more gate for each head is added to the scaled product; its b starts at 8
+    f_tn = sigmoid(<w_hn, x_t> + b_hn), where x_t is the attention layer's input. The gates are those of the tokens
+    after the key, up to the query, in the query's document. So every channel (dimension of a head) forgets at a pace of
+    its own, and a product fades to 0, while FoX lowers the logit itself. w is initialized from N(0, 0.02²) and b with
+    8, so that a new model forgets very
+    little: f = 0.99966. With `gate`, FoX's bias with one more gate for each head is added to the scaled product; its b
+        starts at 8
     too. Position IDs are not used.
 
-    Beyond the training length: the gates act in the same way. What is left of a channel decreases with every token whose gate is
-    below 1, and a key of which nothing is left has the logit 0.
+    Beyond the training length: the gates act in the same way. What is left of a channel decreases with every token
+    whose gate is below 1, and a key of which nothing is left has the logit 0.
 
     Source: Tilde Research 2026, "Wall Attention" (blog.tilderesearch.com/blog/wall-attn).
     Code: fla, layers/wall_attn.py; `gate` is its `use_scalar_gate`.
-    Differs: no known difference. The logarithms of gates are added up in float64. The layer's options of an output gate and of a
-    norm of q and k belong to the model.
+    Differs: no known difference. The logarithms of gates are added up in float64. The layer's options of an output gate
+    and of a norm of q and k belong to the model.
 
     >>> wall = Wall(num_heads=1, head_dim=2, d_model=1)
     >>> _ = wall.b.data.copy_(torch.tensor([[0.0, -3.0]]).exp().reciprocal().log())     # sigmoid: 1/2, 0.9526

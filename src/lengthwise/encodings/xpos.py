@@ -23,18 +23,19 @@ class XPos(RoPE):
 
         ζ_i = (2i + γ r) / ((1 + γ) r)        gain of q: ζ_i^((m - c) / B)        gain of k: ζ_i^(-(n - c) / B)
 
-    m and n are positions, γ is `gamma`, and r is the number of rotated dimensions. For keys before the query the factor is less
-    than 1, and it is smallest for the fastest pairs. For a key after the query it would be more than 1, so this is for causal
-    attention. The centre c = `max_length` // 2 is fixed and cancels. So nothing depends on the current length, and a KV cache
-    holds rotated keys.
+    m and n are positions, γ is `gamma`, and r is the number of rotated dimensions. For keys before the query the factor
+    is less than 1, and it is smallest for the fastest pairs. For a key after the query it would be more than 1, so this
+    is for causal attention. The centre c = `max_length` // 2 is fixed and cancels. So nothing depends on the current
+    length, and a KV cache holds rotated keys.
 
-    The gains limit the length. A key after its query is multiplied before it is masked, so the largest product of two gains,
-    ((1 + γ) / γ)^((max_length - 1) / B), must fit into float32, with 2^12 to spare for q and k. At γ = 0.4 and B = 512 this
-    allows 32,862 positions, and more with a larger B. A larger `max_length` is an error, and so is a position past
-    `max_length`. Gains of q and k reach 10^17 at the first and last position, which float32 and bfloat16 can hold. In float16,
-    only a few thousand positions are possible.
+    The gains limit the length. A key after its query is multiplied before it is masked, so the largest product of two
+    gains, ((1 + γ) / γ)^((max_length - 1) / B), must fit into float32, with 2^12 to spare for q and k. At γ = 0.4 and B
+    = 512 this allows 32,862 positions, and more with a larger B. A larger `max_length` is an error, and so is a
+    position past `max_length`. Gains of q and k reach 10^17 at the first and last position, which float32 and bfloat16
+    can hold. In float16, only a few thousand positions are possible.
 
-    Beyond the training length: distant keys have decayed more than any did in training, and attention stays near the query.
+    Beyond the training length: distant keys have decayed more than any did in training, and attention stays near the
+    query.
 
     Source: Sun et al. 2022, "A Length-Extrapolatable Transformer".
     Code: microsoft/torchscale.
@@ -60,8 +61,8 @@ class XPos(RoPE):
         longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
         if max_length > longest:
             raise ConfigError(
-                f"XPos: max_length must be at most {int(longest)}, got {max_length}, where the decay of gamma {gamma} and "
-                f"scale_base {scale_base} overflows float32; make max_length smaller or scale_base larger"
+                f"XPos: max_length must be at most {int(longest)}, got {max_length}, where the decay of gamma {gamma} "
+                f"and scale_base {scale_base} overflows float32; make max_length smaller or scale_base larger"
             )
         self.gamma, self.scale_base, self.max_length = gamma, scale_base, max_length
 

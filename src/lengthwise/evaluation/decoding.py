@@ -27,14 +27,16 @@ PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
     """Return the task as one whose answers can be decoded token by token.
 
-    Raises `ConfigError` if the task has no answers, or if the position scheme cannot assign positions to generated tokens.
+    Raises `ConfigError` if the task has no answers, or if the position scheme cannot assign positions to generated
+    tokens.
     """
     if not isinstance(task, AnswerTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     if not scheme.can_decode():
         raise ConfigError(
-            f"{type(task).__name__} is scored by decoding, which needs the position of every token as soon as it is generated, but "
-            f"{type(scheme).__name__} assigns positions to whole sequences in evaluation; leave the position scheme out, or take a "
+            f"{type(task).__name__} is scored by decoding, which needs the position of every token as soon as it is "
+            f"generated, but {type(scheme).__name__} assigns positions to whole sequences in evaluation; leave the "
+            "position scheme out, or take a "
             "task without a scratchpad"
         )
     return task
@@ -48,13 +50,15 @@ def greedy_decode(
     before_token: Callable[[], None] | None = None,
     scheme: PositionScheme = CONSECUTIVE,
 ) -> tuple[list[list[str]], Tensor]:
-    """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before its end [b].
+    """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before
+    its end [b].
 
-    An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
-    shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
+    An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded
+    together: shorter ones are padded on the left with tokens of another document, so each answer is the same as alone,
+    up to rounding.
     `scheme`: the position scheme of this task, which assigns positions to the prompt and to every generated token.
-    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too many logits
-    for one pass and no encoding depends on the current length.
+    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too
+    many logits for one pass and no encoding depends on the current length.
     """
     prompts, documents = left_padded(batch)
     nan_steps: list[Tensor] = []
@@ -68,14 +72,14 @@ def greedy_decode(
         return scheme.positions(tokens, documents, torch.Generator(), training=False)
 
     encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
-    part = max(1, MAX_LOGITS // (len(batch) * task.output_size))
-    is_split = prompts.shape[1] > part and not any(encoding.depends_on_length() for encoding in encodings)
-    in_parts = {"prompt_part": part} if is_split else {}
+    chunk_size = max(1, MAX_LOGITS // (len(batch) * task.output_size))
+    is_chunked = prompts.shape[1] > chunk_size and not any(encoding.depends_on_length() for encoding in encodings)
+    prefill = {"prefill_chunk_size": chunk_size} if is_chunked else {}
     generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:
         tokens = generate(
-            prompts, task.answer_tokens(length), documents=documents, positions=positions, stop=task.eos, **in_parts
+            prompts, task.answer_tokens(length), documents=documents, positions=positions, stop=task.eos, **prefill
         )
     finally:
         handle.remove()
@@ -86,7 +90,9 @@ def greedy_decode(
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
-    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without padding)."""
+    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without
+    padding).
+    """
     sizes = batch.scored.int().argmax(1) + 1
     longest = int(sizes.max())
     if bool((sizes == longest).all()):
@@ -99,8 +105,9 @@ def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | 
 def answer_details(task: Task, generated: list[list[str]], examples: Batch, graded: GradedAnswers) -> dict[str, Any]:
     """Return the details that are stored with a score of generated answers.
 
-    "means" of the task's further numbers and their "order" (a store does not keep the order of keys); the number of "unreadable"
-    answers and some of them ("kept"); and, if there are any, some answers with unreadable steps ("broken").
+    "means" of the task's further numbers and their "order" (a store does not keep the order of keys); the number of
+    "unreadable" answers and some of them ("kept"); and, if there are any, some answers with unreadable steps
+    ("broken").
     """
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
 

@@ -31,7 +31,9 @@ def load(name, **_):
 
 
 def whole(doc, results):
-    """Return 1 if the generated text is the answer. Most tokenizers generate a space before it, which does not count."""
+    """Return 1 if the generated text is the answer. Most tokenizers generate a space before it, which does
+    not count.
+    """
     return {"exact_match": float(results[0].strip() == doc["answer"])}
 
 
@@ -68,7 +70,9 @@ metadata:
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task at one length, as it was written. `tokens`: how many tokens an answer may have; `count`: the number of examples."""
+    """A task at one length, as it was written. `tokens`: how many tokens an answer may have; `count`: the number of
+    examples.
+    """
 
     name: str
     count: int
@@ -97,11 +101,13 @@ def write_tasks(
     seed: int = 0,
     prompt: str = WORDS,
 ) -> list[HarnessTask]:
-    """Write a task of lm-evaluation-harness for each of our tasks and each length. Their names are such as lengthwise_copy_20.
+    """Write a task of lm-evaluation-harness for each of our tasks and each length. Their names are such as
+    lengthwise_copy_20.
 
-    The examples are those of `evaluate` with the same seed and count. `prompt`: the text that a model continues, in which {input}
-    stands for the question. The score is the exact match of the answer, without spaces around it. The folder appears complete, or
-    not at all. Raises `ConfigError` for a folder that exists, for a task without words, and for a length that a task does not have.
+    The examples are those of `evaluate` with the same seed and count. `prompt`: the text that a model continues, in
+    which {input} stands for the question. The score is the exact match of the answer, without spaces around it. The
+    folder appears complete, or not at all. Raises `ConfigError` for a folder that exists, for a task without words, and
+    for a length that a task does not have.
     """
     require_new(folder)
     if INPUT not in prompt:
@@ -127,7 +133,8 @@ def write_rows(folder: str | Path, tasks: Sequence[TaskRows]) -> list[HarnessTas
     for task in tasks:
         tag = "lengthwise_" + re.sub(r"[^a-z0-9]+", "_", task.label.lower()).strip("_")
         name = f"{tag}_{task.length}"
-        # A tokenizer of bytes needs as many tokens as an answer has bytes; a space before it and the end may need two others.
+        # A tokenizer of bytes needs as many tokens as an answer has bytes; a space before it and the end may need two
+        # others.
         tokens = max(len(str(row["answer"]).encode()) for row in task.rows) + 2
         files[f"{name}.yaml"] = TASK.format(
             name=name, tag=tag, tokens=tokens, score="beginning" if task.is_continued else "whole"

@@ -20,7 +20,9 @@ Shift = Mapping[str, Any]
 def evaluation_question(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
+    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not
+    repeated.
+    """
     has_prefixes = issubclass(task if isinstance(task, type) else type(task), PrefixTask)
     options = ScoresOptions(
         length=length,
@@ -34,9 +36,11 @@ def evaluation_question(
 
 
 def questions(task: Choice, config: EvaluationConfig) -> list[dict[str, Any]]:
-    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift.
+    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every
+    shift.
 
-    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another text.
+    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another
+    text.
     """
     trained = dict(task.settings)
     shifts: list[Shift] = [{}]
@@ -84,7 +88,8 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
     lengths = list(lengths)
     if prompt is not None and not isinstance(task, PrefixTask):
         raise ConfigError(
-            f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave prompt out"
+            f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave "
+            "prompt out"
         )
     for choice in (run.task, *(shifted(run.task, shift) for shift in shifts)):
         test_task: Task = task if choice is run.task else choice.build()
@@ -98,8 +103,8 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
         if not same_tokenizer(test_task, task):
             raise ConfigError(
                 f"the shifted task {choice.located_label} has another tokenizer than the trained task "
-                f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same tokenizer "
-                "(lengthwise tokenize --tokenizer FOLDER)"
+                f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same "
+                "tokenizer (lengthwise tokenize --tokenizer FOLDER)"
             )
 
 
@@ -139,6 +144,7 @@ def check_supported(
             if encoding.max_length is not None and num_positions > encoding.max_length:
                 with_scheme = "" if num_positions == task.tokens(length) else f" with {type(scheme).__name__}"
                 raise ConfigError(
-                    f"length {length} {task.unit} needs {num_positions} positions{with_scheme}, but {type(encoding).__name__} has "
-                    f"{encoding.max_length}; give it a larger max_length, or leave this length out"
+                    f"length {length} {task.unit} needs {num_positions} positions{with_scheme}, but "
+                    f"{type(encoding).__name__} has {encoding.max_length}; give it a larger max_length, or leave this "
+                    "length out"
                 )

@@ -25,7 +25,8 @@ SCORES = {
 
 
 def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -> Tensor:
-    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number for each of what it scores.
+    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number for each of what it
+    scores.
 
     `targets`: the shape of the batch's targets.
     """
@@ -36,29 +37,34 @@ def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -
     sizes = {"curve": "batch, lengths", "token_scores": "batch, targets", "counts": "batch, counts"}
     size = sizes.get(method, "batch")
     raise EvaluationError(
-        f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, got "
-        f"{described(scores)}"
+        f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, "
+        f"got {described(scores)}"
     )
 
 
 def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
-    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are not finite."""
+    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are
+    not finite.
+    """
     bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
     if bool(bad.any()):
         raise EvaluationError(
-            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of {len(scores)} "
-            f"examples of length {length}, although the model's logits are finite; correct the task's method"
+            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of "
+            f"{len(scores)} examples of length {length}, although the model's logits are finite; correct the task's "
+            "method"
         )
 
 
 def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
-    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than rounding."""
+    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than
+    rounding.
+    """
     low, high = task.metric.limits or (-math.inf, math.inf)
     if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
         raise EvaluationError(
             f"at length {length} the scores of {type(task).__name__} lie between {float(values.min()):g} and "
-            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; correct the "
-            "task's scores, or Metric.low and Metric.high"
+            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; "
+            "correct the task's scores, or Metric.low and Metric.high"
         )
     return values.clamp(low, high)
 
@@ -66,7 +72,8 @@ def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
 def scores_of_examples(task: Task, values: Tensor, length: int) -> tuple[Tensor, dict[str, float]]:
     """Return finite scores within the limits of the metric, and further scores by name.
 
-    `values`: scores of examples, [b], or the counts of a `PooledTask`, [b, k]. Its scores are only within the limits on average.
+    `values`: scores of examples, [b], or the counts of a `PooledTask`, [b, k]. Its scores are only within the limits on
+    average.
     """
     if not isinstance(task, PooledTask):
         return within_limits(values, task, length), {}

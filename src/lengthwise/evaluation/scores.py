@@ -1,4 +1,6 @@
-"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
+"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task
+grades answers.
+"""
 
 import dataclasses
 import math
@@ -41,10 +43,11 @@ GROUPS = 40  # groups of examples whose means are stored with each score of a ta
 class Division:
     """How the examples are divided into forward passes, and among processes. It changes scores by rounding only.
 
-    `batch_tokens`: token slots per forward pass. An example with more token slots is processed in parts of half this size (at least
-    1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
-    `ranks`: the place of this process among those that share the forward passes; all of them call `evaluate` with the same
-    arguments, and get the same scores. Only rank 0 uses `on_progress` and `should_stop`.
+    `batch_tokens`: token slots per forward pass. An example with more token slots is processed in parts of half this
+    size (at least 1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on the
+    current length.
+    `ranks`: the place of this process among those that share the forward passes; all of them call `evaluate` with the
+    same arguments, and get the same scores. Only rank 0 uses `on_progress` and `should_stop`.
     """
 
     batch_tokens: int = 16_384
@@ -70,11 +73,12 @@ class Score:
     standard_error: float | None  # of the mean, over examples; None for a single example
     out_of_distribution: bool  # longer than all training examples
     seconds: float
-    asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
-    # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
-    # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
-    # "order". For tasks with prefixes also "groups": means of groups of examples. For tasks with `token_scores` also
-    # "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these positions.
+    question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
+    # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers
+    # also those of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further
+    # scores by name, and their "order". For tasks with prefixes also "groups": means of groups of examples. For tasks
+    # with `token_scores` also "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these
+    # positions.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,19 +100,19 @@ def evaluate(
     The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
     `train_length`: the longest length in training; longer ones are marked as out of distribution.
-    `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a length
-    depend only on the config's seed and that length.
+    `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a
+    length depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
     `division`: the size of forward passes, and the processes that share them.
-    `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
-    grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
-    faster.
+    `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let
+    the task grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the
+    same result much faster.
 
     For a task with prefixes, one forward pass of `config.prompt` scores all lengths.
 
-    Raises `ConfigError` before any forward pass for a length that the task, the position scheme or the encoding does not support;
-    `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is called before every forward
-    pass.
+    Raises `ConfigError` before any forward pass for a length that the task, the position scheme or the encoding does
+    not support; `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is
+    called before every forward pass.
     """
     scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
@@ -183,7 +187,7 @@ def _make_score(
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
         out_of_distribution=out_of_distribution,
         seconds=seconds,
-        asked=question,
+        question=question,
         details=details,
     )
 
@@ -193,7 +197,7 @@ def _group_means(values: Tensor) -> dict[str, list[float]]:
 
     The groups of a task with prefixes consist of the same sequences at every length.
     """
-    return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
+    return {"groups": [float(f"{float(group.mean()):.6g}") for group in values.tensor_split(min(GROUPS, len(values)))]}
 
 
 def _encodings(model: nn.Module) -> list[Any]:
@@ -214,21 +218,21 @@ class PositionMeans:
         self.counts.index_add_(0, bins, scored.sum(0).cpu())
 
     @classmethod
-    def sum(cls, parts: Iterable["PositionMeans"]) -> "PositionMeans":
+    def sum(cls, means: Iterable["PositionMeans"]) -> "PositionMeans":
         """Return the means over the targets of all parts."""
         total = cls()
-        for part in parts:
-            total.sums += part.sums
-            total.counts += part.counts
+        for addend in means:
+            total.sums += addend.sums
+            total.counts += addend.counts
         return total
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each range of positions with a scored target. Numbers have six digits."""
-        found = self.counts.nonzero().flatten().tolist()
-        means = {n: float(self.sums[n]) / int(self.counts[n]) for n in found}
+        positions = self.counts.nonzero().flatten().tolist()
+        means = {n: float(self.sums[n]) / int(self.counts[n]) for n in positions}
         return [
             {"first": 2**n // 2, "last": max(0, 2**n - 1), "mean": float(f"{means[n]:.6g}"), "n": int(self.counts[n])}
-            for n in found
+            for n in positions
         ]
 
 
@@ -299,15 +303,15 @@ class _Work:
             raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
-        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n]; the counts
-        of a pooled task, [b, k]."""
+        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n];
+        the counts of a pooled task, [b, k]."""
         task, scores = self.task, []
         self.by_position, self.further = PositionMeans(), {}
         method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
         method = "token_scores" if method == "score" and task.has_token_scores() else method
         for rows, batch in self.batches(examples, length):
             positions = None if all_positions is None else all_positions[rows].to(self.device)
-            parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
+            value_parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
             for logits, piece in self.forward_parts(batch, positions):
                 values = required_scores(getattr(task, method)(logits, piece), method, task, piece.targets.shape)
                 if method == "score":
@@ -315,8 +319,8 @@ class _Work:
                         self.further.setdefault(name, []).append(further.cpu())
                 if not bool(values.isfinite().all()):
                     from_nan |= ~logits.isfinite().flatten(1).all(1)
-                parts.append(values)
-            values = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+                value_parts.append(values)
+            values = torch.cat(value_parts, -1) if len(value_parts) > 1 else value_parts[0]
             if method == "token_scores":
                 self.by_position.add(values, batch.scored)
                 values = mean_over_scored(values.double(), batch)
@@ -333,7 +337,9 @@ class _Work:
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long examples."""
+        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long
+        examples.
+        """
         slots = batch.inputs.shape[1]
         if slots <= max(self.batch_tokens, MIN_PART) or not self.can_split:
             yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch
@@ -343,18 +349,19 @@ class _Work:
         size = max(MIN_PART, self.batch_tokens // 2)  # tables and rotations for all keys take memory, too
         for start in range(0, slots, size):
             self.check_stop()
-            part = slice(start, start + size)
-            own_positions = {} if positions is None else {"positions": positions[:, part]}
-            inputs, targets, scored = (x[:, part] for x in (batch.inputs, batch.targets, batch.scored))
+            columns = slice(start, start + size)
+            own_positions = {} if positions is None else {"positions": positions[:, columns]}
+            inputs, targets, scored = (x[:, columns] for x in (batch.inputs, batch.targets, batch.scored))
             yield model(inputs, cache=cache, **own_positions), Batch(inputs, targets, scored)
 
     def details(self) -> dict[str, Any]:
         """Return `Score.details` of the last examples.
 
-        These are mean scores by position if there is more than one range of positions, and the means of the task's further scores.
+        These are mean scores by position if there is more than one range of positions, and the means of the task's
+        further scores.
         """
         rows = self.by_position.rows()
-        means = {name: float(torch.cat(parts).double().mean()) for name, parts in self.further.items()}
+        means = {name: float(torch.cat(batches).double().mean()) for name, batches in self.further.items()}
         by_position = {"by_position": rows} if len(rows) > 1 else {}
         return by_position | ({"means": means, "order": list(means)} if means else {})
 

@@ -29,8 +29,9 @@ def baselines_of(task: Task) -> list[Baseline]:
     scale = task.metric.scale
     if task.metric not in METRICS and scale and scale not in names:
         raise ConfigError(
-            f"{source_location(type(task))}: the metric {task.metric.name!r} of {type(task).__name__} has the scale {scale!r}, "
-            f"which is none of its baselines{near_miss(scale, names)}; available: {', '.join(names) or 'none'}"
+            f"{source_location(type(task))}: the metric {task.metric.name!r} of {type(task).__name__} has the scale "
+            f"{scale!r}, which is none of its baselines{near_miss(scale, names)}; available: "
+            f"{', '.join(names) or 'none'}"
         )
     return list(baselines)
 
@@ -40,8 +41,8 @@ def baseline_scores(
 ) -> dict[str, Curve]:
     """Return for each baseline, in the task's order, its mean score on these examples at each of `lengths`.
 
-    `before` is called before every call of a baseline, and may raise. Scores are cached in the process, because all runs of a
-    study use the same examples.
+    `before` is called before every call of a baseline, and may raise. Scores are cached in the process, because all
+    runs of a study use the same examples.
     """
     curves = {}
     low, high = task.metric.limits or (-math.inf, math.inf)
@@ -59,8 +60,8 @@ def baseline_scores(
                 if not math.isfinite(score) or not low <= score <= high:
                     limits = f" from {low:g} to {high:g}, the limits of its metric" if task.metric.limits else ""
                     raise ConfigError(
-                        f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores{limits}, or return None, "
-                        f"got {score} at length {length}"
+                        f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores{limits}, or "
+                        f"return None, got {score} at length {length}"
                     )
             curve.update(new)
         curves[baseline.name] = {n: curve[n] for n in lengths if n in curve}
@@ -81,13 +82,13 @@ def _curve(task: str, baseline: Baseline, examples: Batch, lengths: Sequence[int
     sums, count = torch.zeros(len(lengths), dtype=torch.float64), 0
     for start in range(0, len(examples), size):
         before()
-        part = examples[start : start + size]
-        scores: Any = baseline.scores(part, lengths)
+        batch = examples[start : start + size]
+        scores: Any = baseline.scores(batch, lengths)
         if scores is not None:
-            if not isinstance(scores, Tensor) or scores.shape != (len(part), len(lengths)) or scores.is_complex():
+            if not isinstance(scores, Tensor) or scores.shape != (len(batch), len(lengths)) or scores.is_complex():
                 raise ConfigError(
-                    f"the baseline {baseline.name!r} of {task} must return scores [{len(part)} examples, {len(lengths)} lengths], "
-                    f"got {described(scores)}"
+                    f"the baseline {baseline.name!r} of {task} must return scores [{len(batch)} examples, "
+                    f"{len(lengths)} lengths], got {described(scores)}"
                 )
             sums += scores.double().sum(0)
             count += len(scores)

@@ -1,8 +1,8 @@
 """Bundles: a study as one file, which can be added to other results.
 
 A bundle is a zip file with an SQLite database that has only this study (`results.db`), the weights of its runs
-(`weights/KEY.safetensors`) and a list of SHA-256 sums, which `sha256sum -c SHA256SUMS` checks too. Only files with these names are
-read, and none of them is ever executed.
+(`weights/KEY.safetensors`) and a list of SHA-256 sums, which `sha256sum -c SHA256SUMS` checks too. Only files with
+these names are read, and none of them is ever executed.
 
     with open_results("lengthwise-results", create=False) as store:
         export_bundle(store, "quickstart", Path("quickstart.zip"))
@@ -32,7 +32,8 @@ _DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zli
 
 
 def export_bundle(store: Store, study: str, path: Path, *, weights: bool = True) -> dict[str, int]:
-    """Write a study, with the `weights` of its runs or without. Return the number of weights files, and of rows by table.
+    """Write a study, with the `weights` of its runs or without. Return the number of weights files, and of rows by
+    table.
 
     The file appears complete, or not at all. Raises `StoreError` for an unknown study.
     """
@@ -60,7 +61,9 @@ def _add(bundle: zipfile.ZipFile, name: str, file: Path, compression: int) -> st
 
 @dataclass(frozen=True)
 class Bundle:
-    """An open bundle whose names and sums were checked. `study`: its name. `weights`: the names of weights files by run key."""
+    """An open bundle whose names and sums were checked. `study`: its name. `weights`: the names of weights files by run
+    key.
+    """
 
     path: Path
     study: str
@@ -69,8 +72,8 @@ class Bundle:
     _rows: Store
 
     def add_to(self, store: Store) -> dict[str, int]:
-        """Add everything that a store and its results folder lack, or nothing after an error. Return the number of new rows by
-        table, and of new weights files. Raises `StoreError` as `Store.add_study_cells` does.
+        """Add everything that a store and its results folder lack, or nothing after an error. Return the number of new
+        rows by table, and of new weights files. Raises `StoreError` as `Store.add_study_cells` does.
         """
         added: list[Path] = []
         try:

@@ -28,28 +28,32 @@ OF_LENGTH = ("length", "length_kind")
 
 
 def answer_columns(store: "Store", study: str, name: str) -> Columns:
-    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and then
-    by length.
+    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and
+    then by length.
 
-    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question besides
-    its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer". Scores, and what is
-    stored with them, are those that the study asks for. Raises `ConfigError` if there is no answer, and `StoreError` for an
-    unknown study.
+    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question
+    besides its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer".
+    Scores, and what is stored with them, are those that the study asks for. Raises `ConfigError` if there is no answer,
+    and `StoreError` for an unknown study.
     """
     with store.snapshot() as now:
         runs = now.runs(study)
         stored = now.answers([run.key for run in runs], name)
-    is_asked, text, rest_text = isinstance(MEASUREMENTS[name], OfEvaluation), Texts(canonical), Texts(_settings_text)
+    is_of_evaluation, text, rest_text = (
+        isinstance(MEASUREMENTS[name], OfEvaluation),
+        Texts(canonical),
+        Texts(_settings_text),
+    )
     answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
-    asked = {run.key: set(map(text, run.asked)) for run in runs} if is_asked else {}
+    requested = {run.key: set(map(text, run.questions)) for run in runs} if is_of_evaluation else {}
     for answer in stored:
-        if not is_asked or text(answer.question) in asked[answer.key]:
+        if not is_of_evaluation or text(answer.question) in requested[answer.key]:
             answers[answer.key].append((answer, Table.from_data(answer.rows)))
-    found = [pair for of_run in answers.values() for pair in of_run]
-    if not found:
+    stored_answers = [pair for of_run in answers.values() for pair in of_run]
+    if not stored_answers:
         raise no_results("score" if name == SCORES else f"answer of {name}", study, store, MEASUREMENTS[name].command)
-    own = _own_columns(MEASUREMENTS[name], [table for _, table in found])
-    has_length = "length" in found[0][0].question
+    own = _own_columns(MEASUREMENTS[name], [table for _, table in stored_answers])
+    has_length = "length" in stored_answers[0][0].question
     columns: Columns = {
         column: [] for column in [*OF_RUN, *(OF_LENGTH if has_length else ()), *own, "seconds", "question"]
     }
@@ -84,7 +88,9 @@ def _cell(cell: Any) -> Any:
 
 
 def no_results(what: str, study: str, store: "Store", command: str = SHOW) -> ConfigError:
-    """Return the error for a study that has nothing to export. `command`: of the measurement, see `Measurement.command`."""
+    """Return the error for a study that has nothing to export. `command`: of the measurement, see
+    `Measurement.command`.
+    """
     first = "run the study first" if command == SHOW else f"run `{command}` first"
     return ConfigError(
         f"study {study!r} has no {what} yet, so there is nothing to export; {first}, and "

@@ -1,4 +1,6 @@
-"""`lengthwise.results` and `lengthwise.answers`: the scores of a study, and what a measurement stored, as data frames of pandas."""
+"""`lengthwise.results` and `lengthwise.answers`: the scores of a study, and what a measurement stored, as data frames
+of pandas.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
 
     Raises `ConfigError` if pandas is missing or the study has no score yet, and `StoreError` for an unknown study.
     """
+    if not isinstance(study, str):
+        raise ConfigError(f"results() needs the name of a study, got {study!r}")
     with _opened("results", results, store) as (pandas, opened):
         return pandas.DataFrame(answer_columns(opened, study, SCORES))
 
@@ -40,6 +44,8 @@ def answers(
 
     Raises `ConfigError` if pandas is missing or there is no such answer, and `StoreError` for an unknown study.
     """
+    if not isinstance(study, (str, PathLike)):
+        raise ConfigError(f"answers() needs the name of a study or the file of an answer, got {study!r}")
     if measurement is None:
         if not Path(study).suffix:
             raise ConfigError(

@@ -1,6 +1,8 @@
-r"""LaTeX: for each task a table with a row per encoding and a column per length, for documents with `\usepackage{booktabs}`.
+r"""LaTeX: for each task a table with a row per encoding and a column per length, for documents with
+`\usepackage{booktabs}`.
 
-Texts may come from somebody else's database, so each one is escaped: nothing in them is a command, a comment or an option.
+Texts may come from somebody else's database, so each one is escaped: nothing in them is a command, a comment or an
+option.
 """
 
 import math
@@ -56,15 +58,15 @@ def latex_tables(store: "Store", study: str) -> str:
     if not tasks:
         raise no_results("score", study, store)
     name = re.sub("[^A-Za-z0-9]+", "-", study).strip("-") or "study"
-    parts = [f"% Written by Lengthwise {lengthwise.__version__}. Needs \\usepackage{{booktabs}}."]
+    texts = [f"% Written by Lengthwise {lengthwise.__version__}. Needs \\usepackage{{booktabs}}."]
     for number, task in enumerate(tasks, 1):
         wide = any("…" in spread(point.interval) for series in task.series for point in series.points)
         most = 4 if wide else 6  # lengths that fit into a line
         blocks = [task.lengths[start : start + most] for start in range(0, len(task.lengths), most)]
         for n, lengths in enumerate(blocks, 1):
             label = f"tab:{name}-{number}" + (f"-{n}" if len(blocks) > 1 else "")
-            parts.append(_table(task, lengths, label))
-    return "\n".join(parts)
+            texts.append(_table(task, lengths, label))
+    return "\n".join(texts)
 
 
 def _table(task: TaskFindings, lengths: Sequence[int], label: str) -> str:
@@ -100,7 +102,9 @@ def _table(task: TaskFindings, lengths: Sequence[int], label: str) -> str:
 
 
 def _label(text: str) -> str:
-    """Return the name of a row in braces, because a bracket or a star at its beginning would be an option of the row before."""
+    """Return the name of a row in braces, because a bracket or a star at its beginning would be an option of the row
+    before.
+    """
     return f"{{{escaped(text)}}}"
 
 
@@ -120,9 +124,10 @@ def _mean(task: TaskFindings, point: Point | None, has_intervals: bool) -> str:
 def _notes(task: TaskFindings, points: Sequence[Point], has_intervals: bool) -> list[str]:
     seeds = {point.n_seeds for point in points}
     notes = [
-        f"Trained at {escaped(task.training_lengths)} {escaped(task.unit)}; below each length is its multiple of the longest one.",
+        f"Trained at {escaped(task.training_lengths)} {escaped(task.unit)}; below each length is its multiple of the "
+        "longest one.",
         f"{_range(seeds)} seed{'s' if seeds != {1} else ''} per score, "
-        f"{_range(seed.n for point in points for seed in point.seeds)} test examples per seed.",
+        f"{_range(int(seed.n) for point in points for seed in point.seeds)} test examples per seed.",
     ]
     if bases := {point.interval.basis for point in points if point.n_seeds > 1} - {"none"}:
         notes.append(f"Intervals: 95\\,\\% over {' or '.join(sorted(bases))}.")

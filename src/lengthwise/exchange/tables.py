@@ -18,7 +18,9 @@ NEEDED = {".csv": (), ".parquet": ("pandas", "pyarrow"), ".tex": ("pandas",)}
 
 
 def ending_of(path: str, measurement: str, option: str = "--out") -> str:
-    """Return the ending of a file. Raises `ConfigError` if it is not that of a format, or if a library for it is missing."""
+    """Return the ending of a file. Raises `ConfigError` if it is not that of a format, or if a library for it is
+    missing.
+    """
     ending, endings = PurePath(path).suffix.lower(), [e for e in NEEDED if e != ".tex" or measurement == SCORES]
     if ending not in endings:
         known = join_names(endings).replace(" and ", " or ")
@@ -27,8 +29,8 @@ def ending_of(path: str, measurement: str, option: str = "--out") -> str:
     for package in NEEDED[ending]:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"{ending} files need the package {package}, which is not installed; {install_extra('frames')}, or write a "
-                ".csv file"
+                f"{ending} files need the package {package}, which is not installed; {install_extra('frames')}, or "
+                "write a .csv file"
             )
     return ending
 

@@ -1,7 +1,7 @@
 """Put a method into a model, and write its folder.
 
-If transformers itself computes the method, the folder is one that any program loads ("native"). Otherwise it has the type of
-`lengthwise.huggingface`, which keeps the encoding of `use`.
+If transformers itself computes the method, the folder is one that any program loads ("native"). Otherwise it has the
+type of `lengthwise.huggingface`, which keeps the encoding of `use`.
 """
 
 import copy
@@ -72,7 +72,9 @@ def require_applicable(model: Any, method: str) -> None:
 
 
 def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausalLM:
-    """Return one of our models with another encoding, and copies of all other weights; with the same encoding, of all weights."""
+    """Return one of our models with another encoding, and copies of all other weights; with the same encoding, of all
+    weights.
+    """
     settings: dict[str, Any] = {**model.config.to_dict(), "encoding": choice.to_data()}
     other = LengthwiseForCausalLM(LengthwiseConfig(**settings))
     new_state, state = other.state_dict(), model.state_dict()
@@ -96,8 +98,8 @@ def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausal
 def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, folder: Path) -> str:
     """Write the model with a method into a new folder, and return its form: `NATIVE`, `LENGTHWISE` or `DIFFERENT`.
 
-    `seed`: of the parameters of an encoding that has some. `longest`: the length that the model will be trained for, if the
-    method has no factor. What was written is loaded again, and must give the same logits as the model in memory.
+    `seed`: of the parameters of an encoding that has some. `longest`: the length that the model will be trained for, if
+    the method has no factor. What was written is loaded again, and must give the same logits as the model in memory.
     """
     model, choice = pretrained.model, choice_for(pretrained.model, method)
     if isinstance(model, LengthwiseForCausalLM):
@@ -147,7 +149,8 @@ def write_folder(
 ) -> None:
     """Write a model and the tokenizer of another folder. Raises `Unequal` if the written model gives other logits.
 
-    `extended`: the length in the settings of the tokenizer. `expected`: the logits, by default those that the model computes.
+    `extended`: the length in the settings of the tokenizer. `expected`: the logits, by default those that the model
+    computes.
     """
     expected = logits_of(model, checked_tokens(model)) if expected is None else expected
     with offline(), silent(stderr=False):

@@ -1,4 +1,6 @@
-"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a checkpoint."""
+"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a
+checkpoint.
+"""
 
 import json
 import math
@@ -38,8 +40,8 @@ class Windows(Dataset[dict[str, Tensor]]):
         self.rows, self.seed, self.size = tuning.rows, seed, tuning.length - len(prefix)
         if len(tokens) < self.size:
             raise ConfigError(
-                f"--tune has {len(tokens):,} tokens, fewer than the {tuning.length:,} of --length; name a longer text, or a "
-                "shorter --length"
+                f"--tune has {len(tokens):,} tokens, fewer than the {tuning.length:,} of --length; name a longer text, "
+                "or a shorter --length"
             )
 
     def __len__(self) -> int:
@@ -53,7 +55,9 @@ class Windows(Dataset[dict[str, Tensor]]):
 
 @dataclass(frozen=True)
 class Tuned:
-    """A trained model, the seconds of its training with those before interruptions, and (step, mean loss) of its steps."""
+    """A trained model, the seconds of its training with those before interruptions, and (step, mean loss)
+    of its steps.
+    """
 
     model: Any
     seconds: float
@@ -84,8 +88,8 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise ConfigError(
-                f"the loss of {self.name} is not finite after {state.global_step:,} steps; take a smaller --learning-rate, or "
-                "more --warmup, and another --out"
+                f"the loss of {self.name} is not finite after {state.global_step:,} steps; take a smaller "
+                "--learning-rate, or more --warmup, and another --out"
             )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -96,8 +100,8 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
 def tune(model: Any, name: str, windows: Windows, tuning: Tuning, work: Path, bfloat16: bool, show: Show) -> Tuned:
     """Train a model in place, and return it. It has float32 weights; `bfloat16` computes in mixed precision.
 
-    `work`: the folder of the checkpoints. The newest complete one is continued. LoRA is merged into the weights at the end.
-    Raises `ConfigError` if memory runs out, and if the loss is not finite.
+    `work`: the folder of the checkpoints. The newest complete one is continued. LoRA is merged into the weights at the
+    end. Raises `ConfigError` if memory runs out, and if the loss is not finite.
     """
     torch.manual_seed(windows.seed)
     with silent(stderr=False):

@@ -1,7 +1,8 @@
-"""Extend a model in a folder beside the final one. A kill loses at most the running step or unit, and the same call continues.
+"""Extend a model in a folder beside the final one. A kill loses at most the running step or unit, and the same call
+continues.
 
-`OUT.unfinished` has `retention.jsonl` with the settings and the rows, `work/` with the drafts and checkpoints of each method, and
-`out/`, which gets the name OUT when everything is in it. Each model gets its name when it is complete.
+`OUT.unfinished` has `retention.jsonl` with the settings and the rows, `work/` with the drafts and checkpoints of each
+method, and `out/`, which gets the name OUT when everything is in it. Each model gets its name when it is complete.
 """
 
 import gc
@@ -58,7 +59,9 @@ def slugs(methods: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def opened(out: Path) -> Iterator[Path]:
-    """Yield the unfinished folder, which no other process uses. Raises `ConfigError` if it has no answer and other files."""
+    """Yield the unfinished folder, which no other process uses. Raises `ConfigError` if it has no answer and other
+    files.
+    """
     folder = unfinished_folder(out)
     folder.mkdir(exist_ok=True)
     with cache_folder.locked(folder / "lock", 0.0, what="extending this model") as is_locked:
@@ -85,7 +88,8 @@ def _draft(path: Path) -> Iterator[Path]:
 class Extension:
     """One call of the command.
 
-    `original`: the loaded model of the folder `source`. It is dropped while another one is in memory, and loaded again if needed.
+    `original`: the loaded model of the folder `source`. It is dropped while another one is in memory, and loaded again
+    if needed.
     """
 
     source: str
@@ -195,7 +199,9 @@ class Extension:
         }
 
     def _measure(self, record: Recording, method: str, pretrained: Pretrained) -> None:
-        """Measure what is missing of the model of a method. A model is measured as it is, and its rows have the method's name."""
+        """Measure what is missing of the model of a method. A model is measured as it is, and its rows have the
+        method's name.
+        """
         rows: list[Row] = [{**row, "method": OWN} for row in record.answer.rows if row["method"] == method]
         model = MeasuredModel(pretrained, self.options.reach, self.text, rows)
         model.show = lambda text, done, total: self.show(f"{method}: {text.partition(': ')[2]}", done, total)
@@ -203,7 +209,9 @@ class Extension:
             record.add([{**row, "method": method}])
 
     def _finish(self, folder: Path) -> None:
-        """Give the complete folder its name, and delete the rest; the answer last, because it says whose folder this is."""
+        """Give the complete folder its name, and delete the rest; the answer last, because it says whose folder this
+        is.
+        """
         copy_folder_permissions(folder / "out")
         os.rename(folder / "out", self.out)
         for child in sorted(folder.iterdir(), key=lambda child: child.name == ANSWER):

@@ -1,8 +1,8 @@
 """The forms: everything that a position encoding can do to one attention call.
 
 An encoding describes itself in these forms. An attention backend implements the forms and knows nothing of encodings.
-Tables and angles are float64 where the device supports it (`table_dtype`). A backend casts them to its own precision, at
-least float32.
+Tables and angles are float64 where the device supports it (`table_dtype`). A backend casts them to its own precision,
+at least float32.
 
 `base.py` has their protocol. A new form is a class in a file of its own and a line here.
 
@@ -10,14 +10,14 @@ The logit of query i and key j in head h is
 
     gain_i · scale · <rotated q_i, rotated k_j>  +  every term(h, i, j)
 
-where the terms read q and k before rotation. A form of `Product` takes the place of the product of rotated vectors. Terms are
-in nats: they are added after scaling. The weights are the softmax of the logits over the visible keys and, if there is one, the
-logit of a sink.
+where the terms read q and k before rotation. A form of `Product` takes the place of the product of rotated vectors.
+Terms are in nats: they are added after scaling. The weights are the softmax of the logits over the visible keys and, if
+there is one, the logit of a sink.
 
-A table over distances begins at the distance `first`. If `first` is below 0, the table also has values for keys after the
-query and serves both directions; with `first = 0` it serves causal masks only. Its columns are the distances first,
-first + 1, ..., or those that `distances` lists in ascending order. Encodings list distances if positions lie so far apart
-that few of the distances between them occur; every distance that occurs is then listed.
+A table over distances begins at the distance `first`. If `first` is below 0, the table also has values for keys after
+the query and serves both directions; with `first = 0` it serves causal masks only. Its columns are the distances first,
+first + 1, ..., or those that `distances` lists in ascending order. Encodings list distances if positions lie so far
+apart that few of the distances between them occur; every distance that occurs is then listed.
 """
 
 import torch

@@ -1,4 +1,6 @@
-"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to logits."""
+"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to
+logits.
+"""
 
 import itertools
 import re
@@ -13,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.forms.pairs import Pair, reader
+from lengthwise.forms.plain import PairIndex
 from lengthwise.span import PairBlock, Span
 from lengthwise.values import ConfigError
 
@@ -40,9 +43,9 @@ class CallSizes(NamedTuple):
 class Form:
     """One thing that an encoding may ask of attention. A subclass is a frozen dataclass.
 
-    The annotation of a tensor names its axes: b (batch), h (heads), i (queries), j (keys) and d (head dim) are those of the call,
-    and #h means 1 or h. Other names have to agree within one form. From these names follow `heads`, `select`, `map_axes` and
-    `check`.
+    The annotation of a tensor names its axes: b (batch), h (heads), i (queries), j (keys) and d (head dim) are those of
+    the call, and #h means 1 or h. Other names have to agree within one form. From these names follow `heads`, `select`,
+    `map_axes` and `check`.
     """
 
     axes: ClassVar[dict[str, tuple[str, ...]]]  # of every field that is a tensor with named axes
@@ -50,6 +53,9 @@ class Form:
     cacheable: ClassVar[bool] = (
         False  # whether it is indexed by distances or by the positions of queries and keys alone
     )
+    # The memory of the form, and the time in each layer in addition to attention itself, for the documentation of
+    # encodings: n tokens, h heads, d dimensions of a head.
+    cost: ClassVar[tuple[str, str] | None] = None
 
     def __init_subclass__(cls) -> None:
         cls.axes, cls.dtypes = {}, {}
@@ -92,7 +98,8 @@ class Form:
         return self.map_axes(selection(block))
 
     def check(self, sizes: CallSizes) -> None:
-        """Raise `ConfigError` unless every tensor has the shape that its annotation declares, and is on the device of q.
+        """Raise `ConfigError` unless every tensor has the shape that its annotation declares, and is on the device of
+        q.
 
         Backends rely on it: the compiled kernel would read beyond a table with too few heads.
         """
@@ -133,18 +140,35 @@ class Term(Form, ABC):
     ) -> Float[Tensor, "#b #h #i #j"]:
         """Return the values for every pair of a query and a key. q and k are those before rotation."""
 
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        """Return the value of one pair in plain Python: a second definition, with which `lengthwise check` compares
+        `dense`.
+
+        index: where the pair is in the tensors of the form. q, k: the numbers of the query and the key.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has no plain_value, with which its dense has to be compared; define it as "
+            "forms.Term says"
+        )
+
     def bind_content(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> "Term":
-        """Return a term with the same values for this q and k that does not read them; itself if it has no such form."""
+        """Return a term with the same values for this q and k that does not read them; itself if it has no
+        such form.
+        """
         return self
 
     def block(
         self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
     ) -> Float[Tensor, "#b #h #i #j"]:
-        """Return the same as `dense`, if there is a faster way in which all sums have a fixed order; for one derivative."""
+        """Return the same as `dense`, if there is a faster way in which all sums have a fixed order; for one
+        derivative.
+        """
         return self.dense(q, k, span, scale)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of all pairs."""
+        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of
+        all pairs.
+        """
         return reader(self.dense(q, k, span, scale).to(dtype))
 
     def in_dtype(self: T, dtype: torch.dtype) -> T:

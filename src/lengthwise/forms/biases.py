@@ -1,5 +1,6 @@
 """The terms that add a number to the logit of each pair."""
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import no_type_check
@@ -11,6 +12,7 @@ from torch.nn.functional import softplus
 
 from lengthwise.forms.base import Term
 from lengthwise.forms.pairs import Pair, column_of_pair, key_index, reader
+from lengthwise.forms.plain import PairIndex, dot, entry, number
 from lengthwise.forms.tables import by_distance, column
 from lengthwise.span import Span
 
@@ -28,6 +30,7 @@ class ToeplitzBias(Term):
     # Tables that a backend derived from `table`, reused as long as this form is.
     derived: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    cost = ("a table over distances: O(h n)", "O(h n²) additions")
     cacheable = True
     kernel = "table"
 
@@ -38,12 +41,16 @@ class ToeplitzBias(Term):
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b #h i j"]:
         return self.table[:, column(span.distance(), self.table.shape[1], self.first, self.distances)].transpose(0, 1)
 
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        return float(entry(self.table, index[1], distance, self.first, self.distances))
+
     def block(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b #h i j"]:
         return by_distance(self.table, span, self.first, self.distances).transpose(0, 1)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
         if self.distances is not None:
-            # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all distances.
+            # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all
+            # distances.
             return super().pair(q, k, span, scale, dtype)
         read, column_of = reader(self.table.to(dtype)), column_of_pair(span, self.first, self.table.shape[1])
         return lambda b, h, i, j: read(h, column_of(b, h, i, j))
@@ -55,12 +62,16 @@ class KeyBias(Term):
 
     vector: Float[Tensor, "h d"]
 
+    cost = ("a vector for each head: O(h d)", "O(n h d)")
     cacheable = bidirectional = True
     reads_k = True
     kernel = "query vector"
 
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b h 1 j"]:
         return self.bind_content(q, k, scale).bias
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        return scale * dot(k, self.vector[index[1]].tolist())
 
     def bind_content(self, q: Tensor, k: Tensor, scale: float) -> "DenseBias":
         return DenseBias(torch.einsum("hd,bhjd->bhj", self.vector.to(k.dtype), k)[:, :, None] * scale)
@@ -77,10 +88,16 @@ class GatedDistanceBias(Term):
     query_vector: Float[Tensor, "h d"] | None = None
     key_vector: Float[Tensor, "h d"] | None = None
 
+    cost = ("two vectors for each head: O(h d)", "O(n h d) and O(h n²) additions")
     reads_q = reads_k = True
 
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b h i j"]:
         return self.bind_content(q, k, scale).dense(q, k, span, scale)
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        pairs, h = ((q, self.query_vector), (k, self.key_vector)), index[1]
+        gates = [math.log1p(math.exp(dot(x, vector[h].tolist()))) for x, vector in pairs if vector is not None]
+        return -float(self.slope[h]) * max(0, distance) * sum(gates)
 
     def bind_content(self, q: Tensor, k: Tensor, scale: float) -> "DistanceRates":
         return DistanceRates(self._rates(q, self.query_vector), self._rates(k, self.key_vector))
@@ -109,21 +126,28 @@ class DistanceRates(Term):
 class CumulativeBias(Term):
     """`+ prefix_sum[b|1, h|1, index of i] - prefix_sum[b|1, h|1, j]`, for FoX.
 
-    The bias is what a running sum over the keys gained between a key and its query. The queries are the last tokens; `index
-    of i` is the index of query i among the keys. Backends subtract before they round, because the sums can be large while
-    their differences are small.
+    The bias is what a running sum over the keys gained between a key and its query. The queries are the last tokens;
+    `index of i` is the index of query i among the keys. Backends subtract before they round, because the sums can be
+    large while their differences are small.
     """
 
     prefix_sum: Float[Tensor, "#b #h j"]
 
+    cost = ("a number for every key: O(h n)", "O(h n)")
     keeps_dtype = True
     kernel = "arguments"
 
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h i j"]:
         return self.prefix_sum[..., -span.q.shape[1] :, None] - self.prefix_sum[..., None, :]
 
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        b, h, i, j = index
+        return number(self.prefix_sum, b, h, i) - number(self.prefix_sum, b, h, j)
+
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the bias as a function of one pair. Each sum is split into a high and a low part, for accurate differences."""
+        """Return the bias as a function of one pair. Each sum is split into a high and a low part, for accurate
+        differences.
+        """
         high = self.prefix_sum.detach().to(dtype)
         read_high, read_low = reader(high), reader((self.prefix_sum - high).to(dtype))
         index_of = key_index(span.q.shape[1], span.k.shape[1], high.device)
@@ -143,5 +167,10 @@ class DenseBias(Term):
     bias: Float[Tensor, "#b #h i j"]
     bidirectional: bool = False
 
+    cost = ("a number for every pair: O(h n²)", "O(h n²)")
+
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h i j"]:
         return self.bias
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        return number(self.bias, *index)

@@ -14,14 +14,16 @@ from lengthwise.span import Span
 class DecayProduct(Product):
     """The product of query i and key j is `Σ_n q_in k_jn exp(prefix_sum_in - prefix_sum_jn)`, for Wall attention.
 
-    The difference is what a running sum over the tokens of a document gained between a key and its query: the logarithm of a decay
-    for each channel n. The sum never increases within a document. The queries are the last tokens, and `documents` is None if all
-    keys belong to one document. Backends subtract before they round, because the sums can be large while their differences are
-    small, and never take the exponential of a number above 0.
+    The difference is what a running sum over the tokens of a document gained between a key and its query: the logarithm
+    of a decay for each channel n. The sum never increases within a document. The queries are the last tokens, and
+    `documents` is None if all keys belong to one document. Backends subtract before they round, because the sums can be
+    large while their differences are small, and never take the exponential of a number above 0.
     """
 
     prefix_sum: Float[Tensor, "#b #h j d"]
     documents: Int[Tensor, "#b j"] | None = None
+
+    cost = ("a number for each token and channel: O(h n d)", "O(h n² d)")
 
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         compute = torch.promote_types(q.dtype, torch.float32)
@@ -54,9 +56,9 @@ def _decayed(
 class _DecayBlocks(ProductBlocks):
     """Queries after a block meet keys that have decayed to the end of the block.
 
-    exp(P_i - P_j) = exp(P_i - R) exp(R - P_j), where R is the running sum P at the last token of the block that belongs to the
-    query's document. It lies between both, so no exponent is above 0. R gets no gradient, because it cancels. Pairs of queries
-    with a block that does not end before them are computed one by one.
+    exp(P_i - P_j) = exp(P_i - R) exp(R - P_j), where R is the running sum P at the last token of the block that belongs
+    to the query's document. It lies between both, so no exponent is above 0. R gets no gradient, because it cancels.
+    Pairs of queries with a block that does not end before them are computed one by one.
     """
 
     def __init__(self, product: DecayProduct, k: Tensor, queries: int):

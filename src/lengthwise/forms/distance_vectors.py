@@ -1,4 +1,6 @@
-"""Forms with a vector for each distance: terms that multiply it by a vector of the query, and what is added to values."""
+"""Forms with a vector for each distance: terms that multiply it by a vector of the query, and what is added
+to values.
+"""
 
 from abc import abstractmethod
 from collections.abc import Hashable
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from lengthwise.forms.base import Form, Term
 from lengthwise.forms.pairs import Pair, column_of_pair, reader
+from lengthwise.forms.plain import PairIndex, dot, entry
 from lengthwise.forms.tables import column, products, weighted_sums
 from lengthwise.span import Span
 
@@ -53,6 +56,7 @@ class RelativeKeyBias(VectorBias):
     # Tables that a backend derived from `table`, reused as long as this form is.
     derived: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    cost = ("a vector for each distance: O(n d), or O(h n d) if heads differ", "O(h n² d)")
     cacheable = True
     reads_q = True
 
@@ -66,6 +70,11 @@ class RelativeKeyBias(VectorBias):
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b h i j"]:
         return super().dense(q, k, span, scale) * scale
 
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        added = [0.0] * len(q) if self.vector is None else self.vector[index[1]].tolist()
+        vector = entry(self.table, index[1], distance, self.first, self.distances).tolist()
+        return scale * dot([x + y for x, y in zip(q, added, strict=True)], vector)
+
     def bind_content(self, q: Tensor, k: Tensor, scale: float) -> "ContentBias":
         return ContentBias(self.query_vectors(q) * scale, self.table, self.first, self.distances)
 
@@ -74,8 +83,8 @@ class RelativeKeyBias(VectorBias):
 class ContentBias(VectorBias):
     """`+ <content_i, table[h, distance - first]>`, for the banded bias.
 
-    `content` holds features of each query that the encoding computed from the layer's input. Distances past either end take
-    the nearest column.
+    `content` holds features of each query that the encoding computed from the layer's input. Distances past either end
+    take the nearest column.
     """
 
     content: Float[Tensor, "b h i r"]
@@ -83,8 +92,14 @@ class ContentBias(VectorBias):
     first: int = 0
     distances: Int[Tensor, " n"] | None = None
 
+    cost = ("r numbers for each distance and query: O(n r), or O(h n r) if heads differ", "O(h n² r)")
+
     def query_vectors(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i r"]:
         return self.content
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        b, h, i, _ = index
+        return dot(self.content[b, h, i].tolist(), entry(self.table, h, distance, self.first, self.distances).tolist())
 
     def block(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b h i j"]:
         return products(self.content, self.table, span, self.first, self.distances)
@@ -109,6 +124,7 @@ class RelativeValues(Form):
     table: Float[Tensor, "#h n d"]
     first: int = 0
 
+    cost = ("a vector for each distance: O(n d)", "O(h n² d)")
     cacheable = True
 
     @property
@@ -131,7 +147,8 @@ def _products(
     x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], index: Int[Tensor, "#b i j"]
 ) -> Float[Tensor, "b h i j"]:
     """Return <x_i, table[h, index]>."""
-    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not branch on it.
+    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not
+    # branch on it.
     if not torch.compiler.is_compiling() and index.shape[-1] * x.shape[-1] <= table.shape[1]:
         vectors = table[:, index].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
         return torch.einsum("bhid,bhijd->bhij", x, vectors)

@@ -15,21 +15,26 @@ from lengthwise.span import Span
 class HouseholderProduct(Product):
     """The product of query i and key j is `<q_i, H_i H_i-1 ... H_j+1 k_j>` with H_t = I - beta_t w_t w_tᵀ, for PaTH.
 
-    The matrices are those of the tokens after the key, up to the query, in the query's document; `documents` is None if all
-    keys belong to one document. The queries are the last tokens. With |w_t| at most 1 and beta_t in [0, 2], no H_t makes a vector
-    longer.
+    The matrices are those of the tokens after the key, up to the query, in the query's document; `documents` is None if
+    all keys belong to one document. The queries are the last tokens. With |w_t| at most 1 and beta_t in [0, 2], no H_t
+    makes a vector longer.
     """
 
     w: Float[Tensor, "#b #h j d"]
     beta: Float[Tensor, "#b #h j"]
     documents: Int[Tensor, "#b j"] | None = None
 
+    cost = (
+        "a vector for each token, and numbers for each token and the tokens of its block: O(h n d)",
+        "O(h n² d): four products of the size of q kᵀ",
+    )
+
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         """Return <q_i, H_i ... H_j+1 k_j> for all pairs.
 
-        On the way back from query i, token t takes c_it w_t off what the later tokens have left of q_i, with c_it = beta_t
-        <w_t, q_i - Σ_s>t c_is w_s>. So c solves a triangular system of equations, and key j meets q_i - Σ_s>j c_is w_s. The
-        system is solved for some tokens at a time, because it has a number for each pair of tokens.
+        On the way back from query i, token t takes c_it w_t off what the later tokens have left of q_i, with c_it =
+        beta_t <w_t, q_i - Σ_s>t c_is w_s>. So c solves a triangular system of equations, and key j meets q_i - Σ_s>j
+        c_is w_s. The system is solved for some tokens at a time, because it has a number for each pair of tokens.
         """
         compute = torch.promote_types(q.dtype, torch.float32)
         q, k, w, beta = (x.to(compute) for x in (q, k, self.w, self.beta))
@@ -73,10 +78,11 @@ def _chunks(tokens: int) -> list[slice]:
 class _HouseholderBlocks(ProductBlocks):
     """Queries pass all tokens of a block at once.
 
-    Token t takes c_t w_t off a query x, where c_t = beta_t <w_t, x - Σ_s c_s w_s> and the sum goes over the later tokens s of the
-    block. This is a triangular system of equations. So c = y M, where y_t = <w_t, x> and the matrix M depends on w and beta alone,
-    and a query needs only M times the w of the block and times <w_s, k_j>. (The paper calls it the UT transform.) If a query does
-    not pass a token, because it comes after the query or belongs to another document, its y_t is 0.
+    Token t takes c_t w_t off a query x, where c_t = beta_t <w_t, x - Σ_s c_s w_s> and the sum goes over the later
+    tokens s of the block. This is a triangular system of equations. So c = y M, where y_t = <w_t, x> and the matrix M
+    depends on w and beta alone, and a query needs only M times the w of the block and times <w_s, k_j>. (The paper
+    calls it the UT transform.) If a query does not pass a token, because it comes after the query or belongs to another
+    document, its y_t is 0.
     """
 
     def __init__(self, product: HouseholderProduct, k: Tensor, queries: int):

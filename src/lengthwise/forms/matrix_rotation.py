@@ -15,12 +15,14 @@ from lengthwise.values import ConfigError
 class MatrixRotation(TokenRotation):
     """Multiply blocks of m dims of q and k by matrices m x m, for LieRE.
 
-    Block n has the dims n·m ... n·m + m - 1. Dims after the last block stay as they are, and None leaves q or k unrotated. A
-    `Rotation` is the case of blocks of two dims, with two numbers in place of the four of each matrix.
+    Block n has the dims n·m ... n·m + m - 1. Dims after the last block stay as they are, and None leaves q or k
+    unrotated. A `Rotation` is the case of blocks of two dims, with two numbers in place of the four of each matrix.
     """
 
     matrix_q: Float[Tensor, "#b #h i n m m"] | None = None
     matrix_k: Float[Tensor, "#b #h j n m m"] | None = None
+
+    cost = ("a matrix for each position, head and block of m dims: O(n h d m)", "O(n h d m)")
 
     @property
     def key_groups(self) -> int:

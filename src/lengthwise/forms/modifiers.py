@@ -19,9 +19,9 @@ from lengthwise.values import ConfigError
 class LogitTransform(Form):
     """Replace the logits by `function(logits, q, visible, scale, span)`, for CoPE, DAPE and stick-breaking attention.
 
-    Shapes: logits [b, h, i, j], q [b, h, i, d], visible [b|1, 1, i, j]. The logits include scale and terms and are not masked
-    yet. A call may hold only some of the queries, with their span and every key that is visible to one of them. So the
-    result for a pair may depend only on the keys that its query sees.
+    Shapes: logits [b, h, i, j], q [b, h, i, d], visible [b|1, 1, i, j]. The logits include scale and terms and are not
+    masked yet. A call may hold only some of the queries, with their span and every key that is visible to one of them.
+    So the result for a pair may depend only on the keys that its query sees.
     """
 
     function: Callable[[Tensor, Tensor, Tensor, float, Span], Tensor]
@@ -29,10 +29,13 @@ class LogitTransform(Form):
     # False: the result is the logarithms of the weights, which need not sum to 1; there is no softmax.
     softmax: bool = True
 
+    cost = ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more")
+
 
 @dataclass(frozen=True)
 class QueryGain(Form):
-    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, for temperatures such as log-n scaling.
+    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, for temperatures such as log-n
+    scaling.
 
     `scales_terms`: every term is multiplied by the gain too.
     """
@@ -41,15 +44,19 @@ class QueryGain(Form):
     scales_terms: bool = False
     bidirectional: bool = False  # True: the gain does not depend on the number of keys that a causal query sees
 
+    cost = ("a number for each query: O(n), or O(h n) if heads differ", "O(n h d)")
     cacheable = True
 
 
 @dataclass(frozen=True)
 class SinkLogit(Form):
-    """Add exp(logit[h]) to the denominator of every row's softmax, in nats: a key without a value that every query sees."""
+    """Add exp(logit[h]) to the denominator of every row's softmax, in nats: a key without a value that every query
+    sees.
+    """
 
     logit: Float[Tensor, "#h"]
 
+    cost = ("a number for each head: O(h)", "O(h n)")
     cacheable = bidirectional = True
 
 
@@ -94,7 +101,8 @@ class AttentionModifiers:
         return not any(term.reads_k for term in self.terms)
 
     def check(self, q: Float[Tensor, "b h t d"], queries: int, keys: int) -> None:
-        """Raise `ConfigError` unless every form fits a call with queries like `q` and these numbers of queries and keys.
+        """Raise `ConfigError` unless every form fits a call with queries like `q` and these numbers of queries and
+        keys.
 
         A compiled graph does not know all sizes, so there the compiled kernel itself checks what it reads.
         """
@@ -128,7 +136,8 @@ class AttentionModifiers:
     def split(self, blocks: Sequence[PairBlock]) -> "list[AttentionModifiers]":
         """Return the modifiers of blocks that contain all queries in their order.
 
-        `torch.split` concatenates the gradients of its parts, while each gradient of a slice would be as large as the tensor.
+        `torch.split` concatenates the gradients of its parts, while each gradient of a slice would be as large as the
+        tensor.
         """
         sizes = [block.queries.stop - block.queries.start for block in blocks]
         chunks: dict[int, tuple[Tensor, tuple[Tensor, ...]]] = {}

@@ -1,8 +1,8 @@
 """Functions of one pair of a query and a key, of which FlexAttention's `score_mod` and `mask_mod` are made.
 
-FlexAttention counts the arguments of a mod and traces everything that it calls, so these functions must not be wrapped in type
-checks. They capture lengths as tensors: a plain int would become a constant of the graph, and every other length would recompile
-it.
+FlexAttention counts the arguments of a mod and traces everything that it calls, so these functions must not be wrapped
+in type checks. They capture lengths as tensors: a plain int would become a constant of the graph, and every other
+length would recompile it.
 """
 
 from collections.abc import Callable

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lengthwise.forms.base import Term
 from lengthwise.forms.pairs import Pair, column_of_pair, reader
+from lengthwise.forms.plain import PairIndex, entry, number
 from lengthwise.forms.tables import by_distance, column, piecewise_linear
 from lengthwise.span import Span
 
@@ -18,9 +19,9 @@ from lengthwise.span import Span
 class PiecewiseLinearBias(Term):
     """`+ slope[h, s] · x + intercept[h, s]`, with the coordinate x = distance_feature[i−j] · query_scale[i], for FIRE.
 
-    The bias is piecewise linear in x. The knots separate its segments, ascend, and are shared by all heads; s is the number of
-    knots that are <= x. `distance_feature` has one entry per distance, `query_scale` one per query. A distance past either end of
-    `distance_feature` takes the nearest entry.
+    The bias is piecewise linear in x. The knots separate its segments, ascend, and are shared by all heads; s is the
+    number of knots that are <= x. `distance_feature` has one entry per distance, `query_scale` one per query. A
+    distance past either end of `distance_feature` takes the nearest entry.
 
     `exact`: the function of x that the segments approximate, x [..., 1] -> [..., h]; None if the segments are exact. It
     defines the result, so the reference evaluates it for every pair. Other backends use the segments. The encoding that
@@ -35,6 +36,7 @@ class PiecewiseLinearBias(Term):
     exact: Callable[[Tensor], Tensor] | None = None
     distances: Int[Tensor, " n"] | None = None
 
+    cost = ("line segments, and a number for each distance and each query: O(n)", "O(h n²)")
     cacheable = True
     kernel = "arguments"
 
@@ -45,6 +47,14 @@ class PiecewiseLinearBias(Term):
             return self.exact(x[..., None]).movedim(-1, 1)
         s = torch.bucketize(x.detach(), self.knots, right=True)  # the number of knots <= x
         return (self.slope[:, s] * x + self.intercept[:, s]).transpose(0, 1)
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        feature = float(entry(self.distance_feature[None], 0, distance, 0, self.distances))
+        x, h = feature * number(self.query_scale, index[0], index[2]), index[1]
+        if self.exact is not None:
+            return float(self.exact(torch.tensor([x], dtype=torch.float64))[h])
+        s = sum(knot <= x for knot in self.knots.tolist())
+        return number(self.slope, h, s) * x + number(self.intercept, h, s)
 
     def block(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b #h i j"]:
         feature = by_distance(self.distance_feature[None], span, 0, self.distances)[0]

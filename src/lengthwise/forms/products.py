@@ -37,8 +37,8 @@ class Product(Form, ABC):
 class ProductBlocks(ABC):
     """The products of blocks of queries and their keys, with memory in proportion to the number of keys.
 
-    Keys are divided into blocks. What does not depend on queries is computed once for each block, and a block of queries walks
-    back over the blocks of its keys. The queries are the last tokens.
+    Keys are divided into blocks. What does not depend on queries is computed once for each block, and a block of
+    queries walks back over the blocks of its keys. The queries are the last tokens.
     """
 
     def __init__(self, documents: Tensor | None, queries: int, keys: int):
@@ -46,7 +46,9 @@ class ProductBlocks(ABC):
 
     @abstractmethod
     def logits(self, q: Float[Tensor, "b h i d"], rows: slice, keys: slice) -> Float[Tensor, "b h i j"]:
-        """Return the products of the queries `rows`, which are `q`, and the keys `keys`, which end with the last query."""
+        """Return the products of the queries `rows`, which are `q`, and the keys `keys`, which end with the
+        last query.
+        """
 
     def blocks(self, keys: slice) -> list[tuple[int, slice]]:
         """Return the number of every block with some of the keys, in ascending order, and the indices of its keys."""
@@ -62,15 +64,19 @@ class ProductBlocks(ABC):
 
 @dataclass(frozen=True)
 class PiecewiseRotation(Product):
-    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as Self-Extend.
+    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as
+    Self-Extend.
 
-    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1, i] and keys
-    [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own rotation gives alone.
+    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1,
+    i] and keys [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own
+    rotation gives alone.
     """
 
     rotations: tuple[Rotation, ...]
     region: Callable[[Tensor, Tensor], Tensor]
     bidirectional: bool = False
+
+    cost = ("cosines and sines for each position, pair and region: O(n d)", "O(h n² d) for each region")
 
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         region = self.region(span.q, span.k)[:, None]

@@ -40,10 +40,11 @@ class TokenRotation(Form, ABC):
         """Return the rotated keys."""
 
     def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
-        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of keys.
+        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of
+        keys.
 
-        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated by its
-        own.
+        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated
+        by its own.
         """
         heads, groups = tensors[0].shape[1], self.key_groups
         return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
@@ -74,12 +75,12 @@ def rotated_product(
 class Rotation(TokenRotation):
     """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
 
-    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
-    heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the angle. `layout`:
-    "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the
+    number of heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the
+    angle. `layout`: "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
 
-    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims, and the
-    rotated vectors have twice as many dims. They begin with the first number of each pair.
+    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims,
+    and the rotated vectors have twice as many dims. They begin with the first number of each pair.
     """
 
     angle_q: Float[Tensor, "#b hq i pairs_q"] | None = None
@@ -89,14 +90,16 @@ class Rotation(TokenRotation):
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
     polar: bool = False
-    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this rotation. (A
-    # `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
+    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this
+    # rotation. (A `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
     _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _factor_cache: dict[tuple[str, torch.dtype], tuple[Tensor, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    cost = ("a cosine and a sine for each position and pair: O(n d)", "O(n h d)")
 
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
         _require_float16_range(q, self.gain_q)
@@ -159,7 +162,9 @@ class Rotation(TokenRotation):
         return self._factor_cache[key]
 
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
-        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and sines."""
+        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and
+        sines.
+        """
         tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
@@ -189,8 +194,8 @@ class Rotation(TokenRotation):
             if not fits or (angle.shape[3] != sizes.d if self.polar else 2 * angle.shape[3] > sizes.d):
                 width = f"{sizes.d} dimensions" if self.polar else f"at most {sizes.d // 2} pairs of dimensions"
                 raise ConfigError(
-                    f"Rotation.angle_{side}{sizes.owner} has shape {list(angle.shape)}; it must be [1 or {sizes.b} batch, a "
-                    f"divisor of the {sizes.h} heads, {tokens} tokens, {width}]"
+                    f"Rotation.angle_{side}{sizes.owner} has shape {list(angle.shape)}; it must be [1 or {sizes.b} "
+                    f"batch, a divisor of the {sizes.h} heads, {tokens} tokens, {width}]"
                 )
 
 
@@ -211,8 +216,8 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
     low, high = (float(g) for g in torch.aminmax(gain))
     if high > 2.0**8 or low < 2.0**-8:  # the rest of float16's range is left for the numbers themselves
         raise ConfigError(
-            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an encoding with "
-            "smaller gains (XPos: a smaller max_length, or a larger scale_base)"
+            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an "
+            "encoding with smaller gains (XPos: a smaller max_length, or a larger scale_base)"
         )
 
 

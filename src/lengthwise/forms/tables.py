@@ -1,10 +1,10 @@
 """Biases of pairs from tables over distances, with backward passes that are fast and deterministic.
 
-Ordinary indexing gives the same values, but its gradient adds into the table pair by pair. That takes longer than the attention
-itself, and on a GPU the order of additions varies. If positions are consecutive, the table is reordered to the distances along
-the keys (`along_keys`). The row of one query is then a window of it, and that of the previous query is the window one column
-further on: `slide` does this for a table, `shear` for the product of every query with the columns. Their gradients are sums of
-shifted rows.
+Ordinary indexing gives the same values, but its gradient adds into the table pair by pair. That takes longer than the
+attention itself, and on a GPU the order of additions varies. If positions are consecutive, the table is reordered to
+the distances along the keys (`along_keys`). The row of one query is then a window of it, and that of the previous query
+is the window one column further on: `slide` does this for a table, `shear` for the product of every query with the
+columns. Their gradients are sums of shifted rows.
 """
 
 from typing import Any
@@ -130,7 +130,9 @@ def lookup(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Te
 
 
 def scatter_is_deterministic(x: Tensor) -> bool:
-    """Whether scatter_add_ always adds in the same order on the device of `x`. Elsewhere index_put_ is used, which sorts first."""
+    """Whether scatter_add_ always adds in the same order on the device of `x`. Elsewhere index_put_ is used, which
+    sorts first.
+    """
     return x.device.type == "cpu"
 
 

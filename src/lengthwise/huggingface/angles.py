@@ -1,7 +1,8 @@
-"""Compare the angles that transformers computes with those of the published formula, in float64, at the positions a model claims.
+"""Compare the angles that transformers computes with those of the published formula, in float64, at the positions a
+model claims.
 
-The rotary embedding of the model's own class is built as `from_pretrained` builds it: with float32 or the model's dtype as the
-default dtype. Its cosines and sines, computed from float32 inputs, give the angle by which it rotates.
+The rotary embedding of the model's own class is built as `from_pretrained` builds it: with float32 or the model's dtype
+as the default dtype. Its cosines and sines, computed from float32 inputs, give the angle by which it rotates.
 """
 
 import copy
@@ -25,8 +26,8 @@ from lengthwise.huggingface.own_encoding import train_length_of
 MAX_SAMPLES = 1 << 15  # positions that are compared: all, or evenly spaced ones including the first and the last
 CHUNK = 1 << 12
 RELATIVE = 2.0**-16
-"""Largest relative error of an angle. In float32, frequencies and their products with positions stay below it (a few units of
-2^-24, times ln(theta)); a frequency that was rounded to float16 (2^-11) or bfloat16 (2^-8) is far above it."""
+"""Largest relative error of an angle. In float32, frequencies and their products with positions stay below it (a few
+units of 2^-24, times ln(theta)); a frequency that was rounded to float16 (2^-11) or bfloat16 (2^-8) is far above it."""
 ABSOLUTE = 1e-6  # radians; the rounding of a float32 cosine
 GAIN_TOLERANCE = 1e-4
 
@@ -35,8 +36,9 @@ GAIN_TOLERANCE = 1e-4
 class Comparison:
     """The largest error over the compared positions below `length` and all pairs of dimensions.
 
-    `unit`: radians for angles, and nats for the biases of ALiBi, where `pair` is the head and `position` that of the key. `excess`:
-    the largest error relative to what float32 allows; above 1, the frequencies or slopes themselves differ. `gain` and
+    `unit`: radians for angles, and nats for the biases of ALiBi, where `pair` is the head and `position` that of the
+    key. `excess`: the largest error relative to what float32 allows; above 1, the frequencies or slopes themselves
+    differ. `gain` and
     `our_gain`: the factor of q and k.
     """
 
@@ -107,7 +109,9 @@ def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
 
 
 def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int) -> Comparison:
-    """Return the comparison with the rotary embedding of the model that agrees best, because layers may have one each."""
+    """Return the comparison with the rotary embedding of the model that agrees best, because layers may
+    have one each.
+    """
     comparisons, errors = [], []
     for rotary in _rotaries(folder, dtype):
         try:

@@ -1,8 +1,8 @@
 """The attention function and the mask function that transformers calls in a model with one of our encodings.
 
-transformers calls the mask function once per forward pass and kind of layer. Whatever it returns reaches the attention function of
-every layer as `attention_mask`, also when gradient checkpointing computes a layer again. So it returns a `Tokens`: what the tokens
-of this call are, and what all layers with the same encoding share.
+transformers calls the mask function once per forward pass and kind of layer. Whatever it returns reaches the attention
+function of every layer as `attention_mask`, also when gradient checkpointing computes a layer again. So it returns a
+`Tokens`: what the tokens of this call are, and what all layers with the same encoding share.
 """
 
 from collections.abc import Callable
@@ -38,15 +38,15 @@ class NotATensor(ConfigError, AttributeError):
 class Tokens:
     """The tokens of one forward pass: `queries` new ones, which are the last of `keys` tokens.
 
-    `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]: False for
-    padding; None without padding. `packed`: the position IDs begin anew at each document. `shows(query, key)`: whether
-    transformers shows a key to a query, apart from padding, [b, number of queries]. `counts_padding`: whether position IDs that are
-    not given count padding too.
+    `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]:
+    False for padding; None without padding. `packed`: the position IDs begin anew at each document. `shows(query,
+    key)`: whether transformers shows a key to a query, apart from padding, [b, number of queries]. `counts_padding`:
+    whether position IDs that are not given count padding too.
 
-    A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of a call is
-    stored in the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
-    cache, or "both" by the model, which does all that the encoding does); and for an encoding
-    that reads content `x`, the layer's input, and `past`, the layer of the cache that keeps what it computes from it.
+    A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of
+    a call is stored in the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
+    cache, or "both" by the model, which does all that the encoding does); and for an encoding that reads content `x`,
+    the layer's input, and `past`, the layer of the cache that keeps what it computes from it.
     """
 
     queries: int
@@ -76,15 +76,17 @@ class Tokens:
 
     @property
     def ndim(self) -> NoReturn:
-        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the prepared mask."""
+        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the
+        prepared mask.
+        """
         raise ConfigError(NO_STATIC_CACHE)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse the layers of a model that compute something with the mask themselves, as those of Doge do."""
         if hasattr(Tensor, name):
             raise NotATensor(
-                f"the attention layers of this model read the mask themselves (its {name}), so they do more than call an attention "
-                "function; the encodings of lengthwise support models such as Llama, whose layers do not"
+                f"the attention layers of this model read the mask themselves (its {name}), so they do more than call "
+                "an attention function; the encodings of lengthwise support models such as Llama, whose layers do not"
             )
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
@@ -93,7 +95,9 @@ class Tokens:
         return replace(self, _spans={}, _modifiers={}, _new_keys={}, _plans={})
 
     def with_rotated(self, rotated: Literal["keys", "both"]) -> "Tokens":
-        """Return the same tokens, whose keys, or queries and keys, are rotated already. All layers of a call share them."""
+        """Return the same tokens, whose keys, or queries and keys, are rotated already. All layers of a call share
+        them.
+        """
         if self._rotated is None or self._rotated.rotated != rotated:
             self._rotated = replace(self, rotated=rotated)
         return self._rotated
@@ -106,13 +110,13 @@ class Tokens:
         """Return what an encoding computes from the content of each key."""
         if self.x is None:
             raise ConfigError(
-                f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that lengthwise "
-                "does not know; take an encoding that does not read content"
+                f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that "
+                "lengthwise does not know; take an encoding that does not read content"
             )
         if self.first_key and not encoding.content_is_local:
             raise ConfigError(
-                f"{type(encoding).__name__} reads tokens before those that a layer with a sliding window sees, which the caches of "
-                "transformers do not keep; take another encoding for such layers"
+                f"{type(encoding).__name__} reads tokens before those that a layer with a sliding window sees, which "
+                "the caches of transformers do not keep; take another encoding for such layers"
             )
         features = features_of(encoding, self.x)
         return (
@@ -145,7 +149,9 @@ class Tokens:
         return self._new_keys[encoding]
 
     def plan(self, encoding: PositionEncoding, window: int | None, causal: bool, query: Tensor) -> Plan:
-        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed its forms."""
+        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed
+        its forms.
+        """
         key = encoding, self.rotated, window, causal
         if key not in self._plans:
             span, documents = self._spans[encoding.depends_on_length()]
@@ -154,7 +160,9 @@ class Tokens:
         return self._plans[key]
 
     def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
-        """Return the positions and the document IDs of the keys. `lengths`: the encoding depends on those of the documents."""
+        """Return the positions and the document IDs of the keys. `lengths`: the encoding depends on those of the
+        documents.
+        """
         if lengths not in self._spans:
             by_index = torch.arange(self.first_key, self.first_key + self.keys, device=device)[None]
             positions = self.positions(position_ids, by_index)
@@ -181,7 +189,8 @@ class Tokens:
         return documents is None and (window is None or window >= self.keys)
 
     def window(self, size: int, device: torch.device) -> int | None:
-        """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees all keys.
+        """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees
+        all keys.
 
         Some classes of transformers (Qwen 2 MoE, Phi-MoE) tell their attention function of a window by the mask alone.
         """
@@ -196,12 +205,13 @@ class Tokens:
         return size if self._windows[size] else None
 
     def positions(self, position_ids: Tensor | None, by_index: Tensor) -> Tensor:
-        """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from them.
+        """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from
+        them.
 
         `by_index` [1, j]: the position IDs if all tokens are counted, also those that the cache has dropped.
 
-        A forward pass without position IDs counts all tokens, as models of transformers do; `generate` counts those that are no
-        padding, and so do models that take no position IDs.
+        A forward pass without position IDs counts all tokens, as models of transformers do; `generate` counts those
+        that are no padding, and so do models that take no position IDs.
         """
         all_keys = self.first_key + self.keys
         counted = None if self.visible is None else count_shown(self.visible)[:, self.first_key : all_keys]
@@ -214,8 +224,8 @@ class Tokens:
             if not self.packed and bool(begins.any()):
                 # transformers would let the documents see each other.
                 raise ConfigError(
-                    "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask, in a "
-                    "model whose class hides them from each other (that of gpt-oss does not)"
+                    "position_ids that begin anew mark packed documents, which need use_cache=False and no "
+                    "attention_mask, in a model whose class hides them from each other (that of gpt-oss does not)"
                 )
             return position_ids
         candidates = [by_index] if counted is None else [by_index, counted]
@@ -225,8 +235,8 @@ class Tokens:
             if not bool((differs if shown is None else differs & shown).any()):
                 return candidate
         raise ConfigError(
-            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pad on the left, "
-            "or pass such position_ids or use_cache=False"
+            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pad on the "
+            "left, or pass such position_ids or use_cache=False"
         )
 
     def documents(self, positions: Tensor) -> Tensor | None:
@@ -240,7 +250,9 @@ class Tokens:
 
 
 def count_shown(visible: Tensor) -> Tensor:
-    """Return position IDs [b, t] that count the tokens that are no padding (`visible`); those of padding before them are 0."""
+    """Return position IDs [b, t] that count the tokens that are no padding (`visible`); those of padding before them
+    are 0.
+    """
     return (visible.long().cumsum(1) - 1).clamp(min=0)
 
 
@@ -257,8 +269,8 @@ def describe_tokens(
 ) -> Tokens:
     """Return the tokens of a forward pass. This is our mask function of transformers.
 
-    `mask_function(batch, head, query, key)`: whether transformers shows a key to a query, apart from padding. It is causal, unless
-    the model's configuration or the model itself (for the tokens of an image) asks for something else.
+    `mask_function(batch, head, query, key)`: whether transformers shows a key to a query, apart from padding. It is
+    causal, unless the model's configuration or the model itself (for the tokens of an image) asks for something else.
     """
     if isinstance(q_offset, Tensor) or q_offset + q_length != kv_offset + kv_length:
         raise ConfigError(NO_STATIC_CACHE)
@@ -296,7 +308,8 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Return the attention output [b, i, h, d] and no weights. This is our attention function of transformers.
 
-    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], with keys that the cache may have rotated.
+    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], with keys that the cache may have
+    rotated.
     """
     layer: Any = module
     state = layer._lengthwise

@@ -1,4 +1,6 @@
-"""Compare the biases that transformers adds for ALiBi (BLOOM and MPT) with those of the slopes that the settings mean."""
+"""Compare the biases that transformers adds for ALiBi (BLOOM and MPT) with those of the slopes that the
+settings mean.
+"""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -49,7 +51,9 @@ def compare_biases(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Co
 
 
 def _biases(folder: ModelFolder, name: str, length: int, dtype: torch.dtype) -> Tensor:
-    """Return the biases that the model builds for a sequence of this length, with the arguments of its own forward pass."""
+    """Return the biases that the model builds for a sequence of this length, with the arguments of its own forward
+    pass.
+    """
     decoder = folder.model.get_decoder()
     builder = getattr(decoder, name)
 

@@ -28,10 +28,12 @@ TABLES = ("wpe", "embed_positions", "position_embeddings")
 class LayerGroup:
     """Layers that treat positions alike. `kind`: the entry of `layer_types`, "" if there is none.
 
-    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), or limits
-    them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module,
-    without that of the encoding. `head_dim`: the number of dimensions that `encoding` rotates, or of which it rotates a part.
-    `unknown`: why the observed rotation is another one than that of the settings, which `encoding` describes; "" if it is the same.
+    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim),
+    or limits them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in
+    the attention module, without that of the encoding. `head_dim`: the number of dimensions that `encoding` rotates, or
+    of which it rotates a part.
+    `unknown`: why the observed rotation is another one than that of the settings, which `encoding` describes; "" if it
+    is the same.
     """
 
     layers: tuple[int, ...]
@@ -45,7 +47,9 @@ class LayerGroup:
 
 
 def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
-    """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for unknown encodings."""
+    """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for
+    unknown encodings.
+    """
     config = folder.config
     groups: dict[LayerGroup, list[int]] = {}
     encodings = _encodings(folder)
@@ -98,8 +102,8 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
         return dict.fromkeys(with_attention, _Described(choose(NoPE), head_dim_of(config)))
     if has_alibi:
         raise ConfigError(
-            f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by the root of "
-            "the head's size, for example); lengthwise knows ALiBi of BLOOM and MPT only"
+            f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by "
+            "the root of the head's size, for example); lengthwise knows ALiBi of BLOOM and MPT only"
         )
     raise ConfigError(
         f"{folder.path}: lengthwise does not know the position encoding of a {config.model_type}; known are RoPE by "
@@ -258,7 +262,9 @@ def _temperature(
 
 
 def _by_position(config: Any, encoding: Choice) -> list[str]:
-    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers without RoPE."""
+    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers
+    without RoPE.
+    """
     if config.model_type == "beam" and encoding.cls is NoPE:
         return ["× (1 + (i + 1) / 2,048)^0.1 at position i"]
     if getattr(config, "attn_temperature_tuning", False) and encoding.cls is NoPE and hasattr(config, "floor_scale"):

@@ -21,11 +21,12 @@ CHECKED_TOKENS = 16  # of random text, for which the exported model must give th
 
 
 def export(run: Run, model: Model, folder: str | Path) -> bool:
-    """Write a trained model, its configuration and its tokenizer into a new folder, from which `AutoModelForCausalLM` loads it.
+    """Write a trained model, its configuration and its tokenizer into a new folder, from which `AutoModelForCausalLM`
+    loads it.
 
-    The folder appears complete, or not at all. Returns whether it has a tokenizer; a task whose tokens stand for no text has none.
-    Raises `ConfigError` for a folder that exists, for a model whose inputs are not tokens, and for a position scheme that does not
-    count tokens in tests, which transformers could not do.
+    The folder appears complete, or not at all. Returns whether it has a tokenizer; a task whose tokens stand for no
+    text has none. Raises `ConfigError` for a folder that exists, for a model whose inputs are not tokens, and for a
+    position scheme that does not count tokens in tests, which transformers could not do.
     """
     path, task = require_new(folder), cast(Task, run.task.build())
     require_exportable(run, task)
@@ -58,8 +59,8 @@ def require_exportable(run: Run, task: Task) -> None:
     label = run.task.label
     if task.vocab_size is None:
         raise ConfigError(
-            f"{label} gives a model vectors, and transformers' causal language models take tokens; export a run of a task with "
-            "tokens, such as Text or Copy"
+            f"{label} gives a model vectors, and transformers' causal language models take tokens; export a run of a "
+            "task with tokens, such as Text or Copy"
         )
     if task.vocab_size != task.output_size:
         raise ConfigError(
@@ -71,7 +72,8 @@ def require_exportable(run: Run, task: Task) -> None:
     if scheme.positions(tokens, None, torch.Generator(), training=False) is not None:
         name = run.training.positions.label if run.training.positions else type(scheme).__name__
         raise ConfigError(
-            f"{name} does not count tokens in tests, as transformers does; export a run with consecutive positions in tests"
+            f"{name} does not count tokens in tests, as transformers does; export a run with consecutive positions in "
+            "tests"
         )
 
 
@@ -89,6 +91,7 @@ def _require_equal_logits(model: Model, folder: Path) -> None:
     theirs = loaded(x, use_cache=False).logits
     if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
         raise RuntimeError(
-            f"the exported model gives other logits than the trained one (largest difference {(ours - theirs).abs().max():.2g}); "
+            "the exported model gives other logits than the trained one (largest difference "
+            f"{(ours - theirs).abs().max():.2g}); "
             "please report it"
         )

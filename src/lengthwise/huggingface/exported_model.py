@@ -20,9 +20,10 @@ from lengthwise.transformers_versions import own_cache_name
 class LengthwiseConfig(PreTrainedConfig):
     """The configuration of an exported run.
 
-    `architecture`: a `ModelConfig` as plain data. `encoding`: the choice of the encoding as plain data. `train_length`: the
-    training length in tokens, which some encodings need. It is also `max_position_embeddings`, the length that other tools take as
-    the limit of a model: a longer text is computed without an error, unless the encoding has a maximal length.
+    `architecture`: a `ModelConfig` as plain data. `encoding`: the choice of the encoding as plain data. `train_length`:
+    the training length in tokens, which some encodings need. It is also `max_position_embeddings`, the length that
+    other tools take as the limit of a model: a longer text is computed without an error, unless the encoding has a
+    maximal length.
     """
 
     model_type = "lengthwise"
@@ -58,7 +59,9 @@ class LengthwiseConfig(PreTrainedConfig):
 
 
 class LengthwiseCache(Cache):
-    """The cache of our model for `generate`: it has keys and values of all layers, and what content-dependent encodings need."""
+    """The cache of our model for `generate`: it has keys and values of all layers, and what content-dependent encodings
+    need.
+    """
 
     def __init__(self, model_cache: KVCache | MixerCache):
         super().__init__(layers=[])
@@ -93,8 +96,9 @@ class AdaptableDecoder(Decoder):
 class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
     """A `Decoder` or a `MixerModel` with the interface of transformers.
 
-    `attention_mask` [b, t]: 0 for padding, on either side. `position_ids` [b|1, t]: positions that begin anew mark packed
-    documents, if there is neither a mask nor a cache. Without position IDs, each row counts its tokens from 0, without padding.
+    `attention_mask` [b, t]: 0 for padding, on either side. `position_ids` [b|1, t]: positions that begin anew mark
+    packed documents, if there is neither a mask nor a cache. Without position IDs, each row counts its tokens from 0,
+    without padding.
     """
 
     config_class = LengthwiseConfig
@@ -155,7 +159,8 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         cache: LengthwiseCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast:
-        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one here.
+        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one
+        here.
 
         `cache`: what an earlier output has under the same name. Both names of it work in every version of transformers:
         `past_key_values`, and `cache` as from 5.24 on.
@@ -188,14 +193,16 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
     def _places(
         self, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, cache: KVCache | MixerCache | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the positions and documents of the tokens for our model. None: the tokens are counted, all in one document."""
+        """Return the positions and documents of the tokens for our model. None: the tokens are counted, all in one
+        document.
+        """
         past, tokens = 0 if cache is None else cache.length, input_ids.shape[1]
         documents = None
         if mask is not None:
             if mask.ndim != 2 or mask.shape[1] != past + tokens:
                 raise ConfigError(
-                    f"attention_mask must have the shape [{len(input_ids)}, {past + tokens}] (rows, all tokens so far), got "
-                    f"{list(mask.shape)}"
+                    f"attention_mask must have the shape [{len(input_ids)}, {past + tokens}] (rows, all tokens so "
+                    f"far), got {list(mask.shape)}"
                 )
             if (cache is not None and cache.documents is not None) or not bool(mask.all()):
                 documents = torch.where(mask[:, -tokens:].bool(), 0, -1)

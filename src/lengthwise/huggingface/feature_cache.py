@@ -14,7 +14,9 @@ from lengthwise.transformers_versions import cache_of
 
 
 class Features:
-    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a window."""
+    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a
+    window.
+    """
 
     features: Tensor | None = None
 
@@ -71,7 +73,9 @@ def feature_layer(past: Any, layer: int) -> Any:
 
 
 def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A hook before an attention layer whose encoding reads content: the attention function receives the layer's input."""
+    """A hook before an attention layer whose encoding reads content: the attention function receives the
+    layer's input.
+    """
     tokens = options.get("attention_mask")
     if not isinstance(tokens, Tokens):
         return None

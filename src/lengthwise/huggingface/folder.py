@@ -1,7 +1,8 @@
-"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the model's modules.
+"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the
+model's modules.
 
-A folder is untrusted data. Only `config.json` and `generation_config.json` are read, Hugging Face's hub is off, and the modules
-are built on the device `meta`, which takes no memory.
+A folder is untrusted data. Only `config.json` and `generation_config.json` are read, Hugging Face's hub is off, and the
+modules are built on the device `meta`, which takes no memory.
 """
 
 import copy
@@ -35,9 +36,9 @@ Data = dict[str, Any]
 class ModelFolder:
     """A folder, its settings, and what the installed transformers makes of them.
 
-    `whole`: the content of config.json. `settings`: the part of it that describes the language model, the same unless the model
-    also takes images or sound. `top`, `config`: the configuration objects of the whole and of that part. `model`: the modules, on
-    the device meta.
+    `whole`: the content of config.json. `settings`: the part of it that describes the language model, the same unless
+    the model also takes images or sound. `top`, `config`: the configuration objects of the whole and of that part.
+    `model`: the modules, on the device meta.
     """
 
     path: Path
@@ -68,7 +69,9 @@ class ModelFolder:
         return bool(getattr(self.config, "use_cache", True) if chosen is None else chosen)
 
     def rope_entries(self) -> list[tuple[str, Data]]:
-        """Return the dictionaries of RoPE settings in config.json with their names: one for each kind of layer, or one for all."""
+        """Return the dictionaries of RoPE settings in config.json with their names: one for each kind of layer, or one
+        for all.
+        """
         entries: list[tuple[str, Data]] = []
         for key in ("rope_parameters", "rope_scaling"):
             if isinstance(entry := self.settings.get(key), Mapping):
@@ -79,7 +82,9 @@ class ModelFolder:
         return entries
 
     def used_entries(self) -> list[tuple[str, Data]]:
-        """Return the dictionaries that transformers uses, with defaults filled in. None (a layer without RoPE) is left out."""
+        """Return the dictionaries that transformers uses, with defaults filled in. None (a layer without RoPE) is left
+        out.
+        """
         parameters = getattr(self.config, "rope_parameters", None) or {}
         nested = {name: settings for name, settings in parameters.items() if isinstance(settings, Mapping)}
         entries = nested or ({"": parameters} if parameters.get("rope_type") is not None else {})
@@ -93,10 +98,11 @@ class ModelFolder:
 
 
 def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> ModelFolder:
-    """Return what a folder's settings say and what transformers makes of them. Nothing is downloaded, and no weights are read.
+    """Return what a folder's settings say and what transformers makes of them. Nothing is downloaded, and no weights
+    are read.
 
-    Code in the folder runs only with `trust_remote_code`. Raise `ConfigError`, in one line, for a folder without a causal language
-    model, and for settings that transformers refuses.
+    Code in the folder runs only with `trust_remote_code`. Raise `ConfigError`, in one line, for a folder without a
+    causal language model, and for settings that transformers refuses.
     """
     path = Path(folder)
     whole = read_settings(path)
@@ -114,14 +120,14 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING
         ):
             raise ConfigError(
-                f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the code, and "
-                "give --trust-remote-code if you trust it"
+                f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the "
+                "code, and give --trust-remote-code if you trust it"
             )
         _require_language_model(path, whole, transformers)
     if whole.get("configuration_files"):
         raise ConfigError(
-            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
-            "rename that one to config.json"
+            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers "
+            "would take; rename that one to config.json"
         )
     if not isinstance(text_config := whole.get("text_config"), Mapping | None):
         raise ConfigError(
@@ -149,12 +155,15 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             experts_implementation="eager",
             dtype=dtype,
         )
-    # Building the model moves some settings into rope_parameters, so its configuration is the one that is computed with.
+    # Building the model moves some settings into rope_parameters, so its configuration is the one that is computed
+    # with.
     return ModelFolder(path, whole, settings, top, model.config.get_text_config(decoder=True), model, dtype)
 
 
 def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:
-    """Raise `ConfigError` unless transformers has a causal language model of this type, alone or in its class for images."""
+    """Raise `ConfigError` unless transformers has a causal language model of this type, alone or in its class for
+    images.
+    """
     mappings = transformers.models.auto.modeling_auto
     with_images = mappings.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(str(whole.get("model_type")))
     if with_images is None or whole.get("architectures") != [with_images]:

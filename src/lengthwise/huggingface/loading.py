@@ -1,4 +1,6 @@
-"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for them."""
+"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for
+them.
+"""
 
 from typing import Any
 
@@ -12,7 +14,9 @@ from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
 
 class ReplacedModel(PreTrainedModel):
-    """Loads a folder that `save_pretrained` wrote after `use`. What it returns is the original class with our encoding."""
+    """Loads a folder that `save_pretrained` wrote after `use`. What it returns is the original class with
+    our encoding.
+    """
 
     config_class = ReplacedConfig
     auto_class: Any = AutoModel
@@ -44,8 +48,8 @@ class ReplacedModel(PreTrainedModel):
         missing = [name for name in information["missing_keys"] if "position_encodings." in name]
         if missing:
             raise ConfigError(
-                f"{folder} has no weights of the encoding {saved_choice(config.encoding).label} ({missing[0]}), which would be "
-                "random; copy the whole folder"
+                f"{folder} has no weights of the encoding {saved_choice(config.encoding).label} ({missing[0]}), which "
+                "would be random; copy the whole folder"
             )
         return (model, information) if wants_information else model
 

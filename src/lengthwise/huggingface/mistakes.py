@@ -1,7 +1,7 @@
 """Known mistakes in the position settings of a model folder, which transformers accepts without an error.
 
-A check is a function that takes a `Case` and yields `Finding`s. A new check is one function and one line in `CHECKS`. The docstring
-of a check says why its findings are mistakes. What transformers computes correctly is never one.
+A check is a function that takes a `Case` and yields `Finding`s. A new check is one function and one line in `CHECKS`.
+The docstring of a check says why its findings are mistakes. What transformers computes correctly is never one.
 """
 
 import inspect
@@ -39,10 +39,10 @@ FAR = 1.2  # times an attention factor; published ones differ by up to 1.05 from
 def factor_and_lengths(case: Case) -> Texts:
     """The factor of YaRN, LongRoPE and linear scaling is the ratio of the length after and before scaling.
 
-    With a smaller one, the last positions reach angles that no model was trained with; a larger one compresses positions more than
-    intended. transformers computes with the factor, and at most logs a warning. Published settings leave max_position_embeddings
-    at (about) the length before scaling (Qwen 2.5, Qwen 3), which is a note. Llama 3's factor is not such a ratio (8 for
-    16 times the length), and that of dynamic scaling is no target.
+    With a smaller one, the last positions reach angles that no model was trained with; a larger one compresses
+    positions more than intended. transformers computes with the factor, and at most logs a warning. Published settings
+    leave max_position_embeddings at (about) the length before scaling (Qwen 2.5, Qwen 3), which is a note. Llama 3's
+    factor is not such a ratio (8 for 16 times the length), and that of dynamic scaling is no target.
     """
     length = getattr(case.folder.config, "max_position_embeddings", None)
     written = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
@@ -56,13 +56,13 @@ def factor_and_lengths(case: Case) -> Texts:
         where = f"{name}: " if name else ""
         if original > length or (kind == "llama3" and original == length):
             yield (
-                f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = {length:,} "
-                f"with rope_type {kind}; it is the length before scaling"
+                f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = "
+                f"{length:,} with rope_type {kind}; it is the length before scaling"
             )
         elif kind != "llama3" and is_number(factor) and not math.isclose(factor * original, length, rel_tol=0.01):
             text = (
-                f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, but "
-                f"max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
+                f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, "
+                f"but max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
             )
             if factor * original > length and length < 2 * original:
                 yield f"{text}; the length before scaling seems to have been left there", False
@@ -73,8 +73,8 @@ def factor_and_lengths(case: Case) -> Texts:
 def scaling_without_effect(case: Case) -> Texts:
     """The settings of a scaling are there, and change nothing or the wrong side.
 
-    Without a factor, YaRN and LongRoPE divide the length after scaling by the one before it, which gives 1 if both are the same.
-    LongRoPE's factors for short texts divide frequencies less than those for long texts.
+    Without a factor, YaRN and LongRoPE divide the length after scaling by the one before it, which gives 1 if both are
+    the same. LongRoPE's factors for short texts divide frequencies less than those for long texts.
     """
     for name, entry in case.folder.used_entries():
         kind, where = entry.get("rope_type"), f"{name}: " if name else ""
@@ -83,8 +83,8 @@ def scaling_without_effect(case: Case) -> Texts:
         has_ratio = kind == "yarn" or (kind == "longrope" and short != long)  # they are the same in MiniCPM3
         if has_ratio and factor is None and original is not None and original == case.folder.length:
             yield (
-                f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are both "
-                f"{original:,}; write the factor, or correct one length"
+                f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are "
+                f"both {original:,}; write the factor, or correct one length"
             )
         elif factor == 1 and kind != "longrope":
             yield f"{where}{kind} with factor 1 scales nothing", False
@@ -99,11 +99,11 @@ def scaling_without_effect(case: Case) -> Texts:
 def missing_theta(case: Case) -> Texts:
     """Without rope_theta, transformers takes its class's default, mostly 10,000, and says nothing.
 
-    Only the first models with RoPE (Llama 1 and 2, early Falcon) have no rope_theta and mean 10,000. Before 4.33 transformers had
-    no such setting, and models with code of their own may have none (MiniCPM3), so theirs is 10,000 at any length
-    (Yarn-Llama-2-64k). Since 4.34 transformers writes rope_theta, and 5 writes it into rope_parameters, so a file of theirs
-    without it has lost it, and so has a model for long sequences. A theta under a name that the class does not read is lost as
-    well. (MarinFold#184: 10,000 for 500,000 cost 0.77 nats per token.)
+    Only the first models with RoPE (Llama 1 and 2, early Falcon) have no rope_theta and mean 10,000. Before 4.33
+    transformers had no such setting, and models with code of their own may have none (MiniCPM3), so theirs is 10,000 at
+    any length (Yarn-Llama-2-64k). Since 4.34 transformers writes rope_theta, and 5 writes it into rope_parameters, so a
+    file of theirs without it has lost it, and so has a model for long sequences. A theta under a name that the class
+    does not read is lost as well. (MarinFold#184: 10,000 for 500,000 cost 0.77 nats per token.)
     """
     if not case.rotates:
         return
@@ -165,10 +165,11 @@ def _likely_type(scaling: list[str]) -> str:
 
 
 def missing_original_length(case: Case) -> Texts:
-    """YaRN, LongRoPE and Llama 3 need the length before scaling. If it is missing, transformers takes max_position_embeddings.
+    """YaRN, LongRoPE and Llama 3 need the length before scaling. If it is missing, transformers takes
+    max_position_embeddings.
 
-    That is the length after scaling in most files. Then the wrong frequencies are scaled, and LongRoPE's attention factor is 1.
-    Classes such as Phi3Config have a default of their own, which is not judged.
+    That is the length after scaling in most files. Then the wrong frequencies are scaled, and LongRoPE's attention
+    factor is 1. Classes such as Phi3Config have a default of their own, which is not judged.
     """
     key = "original_max_position_embeddings"
     if key in case.folder.settings or hasattr(type(case.folder.config), key):
@@ -183,11 +184,12 @@ def missing_original_length(case: Case) -> Texts:
 
 
 def missing_attention_factor(case: Case) -> Texts:
-    """YaRN and LongRoPE multiply logits by the square of an attention factor, without which attention is too flat over more keys.
+    """YaRN and LongRoPE multiply logits by the square of an attention factor, without which attention is too flat over
+    more keys.
 
-    transformers reads mscale only together with mscale_all_dim. With both, the factor moves into the softmax scale, as in
-    DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of their own.)
-    Rope types without an attention factor ignore one, and only Phi-MoE reads long_mscale.
+    transformers reads mscale only together with mscale_all_dim. With both, the factor moves into the softmax scale, as
+    in DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of
+    their own.) Rope types without an attention factor ignore one, and only Phi-MoE reads long_mscale.
     """
     module = next(iter(attention_layers(case.folder.model)), None)
     for name, entry in case.folder.used_entries():
@@ -218,20 +220,23 @@ def missing_attention_factor(case: Case) -> Texts:
         elif bool(scales[0]) != bool(scales[1]) and scales not in ((1, None), (1, 0)):
             key = "mscale" if scales[0] else "mscale_all_dim"
             yield (
-                f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; write "
-                "attention_factor"
+                f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; "
+                "write attention_factor"
             )
         elif all(scales) and module is not None and not entry.get("llama_4_scaling_beta") and not required_keys(case):
             scale = next((group.softmax_scale for group in case.groups if group.softmax_scale is not None), None)
             if scale is not None and math.isclose(scale, usual_scale(case.folder.config, module), rel_tol=1e-6):
                 yield (
                     f"{where}mscale and mscale_all_dim move the attention factor into the softmax scale, which "
-                    f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = {usual:.4g}"
+                    f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = "
+                    f"{usual:.4g}"
                 )
 
 
 def _unusual_factor(where: str, attention_factor: Any, usual: float) -> Texts:
-    """Yield an attention factor that the formula does not give; a problem if it lies far outside of 1 (none) to the formula's."""
+    """Yield an attention factor that the formula does not give; a problem if it lies far outside of 1 (none) to the
+    formula's.
+    """
     if not is_number(attention_factor) or math.isclose(attention_factor, usual, rel_tol=0.01):
         return
     text = f"{where}attention_factor = {attention_factor:g}, where the formula gives {usual:.4g}"
@@ -244,8 +249,8 @@ def _unusual_factor(where: str, attention_factor: Any, usual: float) -> Texts:
 def scaling_with_cache(case: Case) -> Texts:
     """Dynamic NTK changes the angles of all tokens with the length, but cached keys stay rotated by the old ones.
 
-    So decoding differs from reading the same text at once, from max_position_embeddings on. LongRoPE changes them once, at the
-    length before scaling; Phi-3's classes compute the cache again there, and others do not.
+    So decoding differs from reading the same text at once, from max_position_embeddings on. LongRoPE changes them once,
+    at the length before scaling; Phi-3's classes compute the cache again there, and others do not.
     """
     if not case.folder.uses_cache:
         return
@@ -257,18 +262,21 @@ def scaling_with_cache(case: Case) -> Texts:
         if "dynamic" in kind:
             yield (
                 f"{where}{kind} scaling leaves cached keys rotated by the angles of earlier lengths, beyond "
-                f"{case.folder.config.max_position_embeddings:,} tokens; set use_cache to false, or use a scaling that does not "
-                "change with the length, such as YaRN"
+                f"{case.folder.config.max_position_embeddings:,} tokens; set use_cache to false, or use a scaling that "
+                "does not change with the length, such as YaRN"
             )
         elif kind == "longrope" and not recomputes and entry.get("short_factor") != entry.get("long_factor"):
             yield (
-                f"{where}longrope changes all angles after {entry.get('original_max_position_embeddings', 0):,} tokens, and "
-                f"{type(case.folder.model).__name__} keeps the keys that were cached before; set use_cache to false"
+                f"{where}longrope changes all angles after {entry.get('original_max_position_embeddings', 0):,} "
+                f"tokens, and {type(case.folder.model).__name__} keeps the keys that were cached before; set use_cache "
+                "to false"
             )
 
 
 def ignored_slopes(case: Case) -> Texts:
-    """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say (`MptModel.forward` does not pass it)."""
+    """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say (`MptModel.forward` does not
+    pass it).
+    """
     attention = case.folder.settings.get("attn_config")
     if not isinstance(attention, Mapping) or not attention.get("alibi", True) or not ignores_bias_max(case.folder):
         return
@@ -310,7 +318,8 @@ def different_angles(case: Case) -> Texts:
 
 
 def rounded_frequencies(case: Case) -> Texts:
-    """In float16 or bfloat16, the model's class rounds its frequencies: relative errors of 2^-11 or 2^-8 grow with the position.
+    """In float16 or bfloat16, the model's class rounds its frequencies: relative errors of 2^-11 or 2^-8 grow with the
+    position.
 
     BLOOM rounds its biases, but was trained so, which is a note.
     """
@@ -326,8 +335,8 @@ def rounded_frequencies(case: Case) -> Texts:
         what = f"off by up to {comparison.error:.3g} {comparison.unit} (position {comparison.position:,})"
         if comparison.unit == "radians":
             yield (
-                f"{comparison.encoding}: in {comparison.dtype}, frequencies are rounded, and angles are {what}; keep inv_freq in "
-                "float32"
+                f"{comparison.encoding}: in {comparison.dtype}, frequencies are rounded, and angles are {what}; keep "
+                "inv_freq in float32"
             )
         else:
             yield f"{comparison.encoding}: in {comparison.dtype}, biases are rounded, and {what}", False

@@ -1,6 +1,7 @@
 """Our angles for the rotation that the layers of a model compute themselves, in steps of few tokens.
 
-There, layers of transformers rotate by an angle of 0 in the same time as by ours, and our attention need not rotate again.
+There, layers of transformers rotate by an angle of 0 in the same time as by ours, and our attention need not rotate
+again.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,8 @@ MAX_TABLE = 1 << 17  # positions, beyond which the angles of a step are computed
 class ModelRotation:
     """The rotation of a model. Whether it applies depends only on what its rotary embedding and its layers see alike.
 
-    `state`: what a layer has in addition (`LayerState`). `embeddings`: those of tokens, which have the model's data type.
+    `state`: what a layer has in addition (`LayerState`). `embeddings`: those of tokens, which have the model's data
+    type.
     """
 
     state: Any
@@ -63,7 +65,9 @@ class RotationOfFewTokens(NoRotation):
 
 
 def can_rotate(model_type: str, original: nn.Module, encoding: PositionEncoding) -> bool:
-    """Whether a model's layers can compute an encoding: one rotation of all their pairs, the same for queries and keys."""
+    """Whether a model's layers can compute an encoding: one rotation of all their pairs, the same for
+    queries and keys.
+    """
     frequencies = getattr(original, "inv_freq", None)
     if model_type not in ROTATING_TYPES or not isinstance(frequencies, Tensor):
         return False

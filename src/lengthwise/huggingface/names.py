@@ -82,7 +82,9 @@ def contradicting_keys(case: Case) -> Texts:
 
 
 def misspelt_names(case: Case) -> dict[str, str]:
-    """Return settings outside of rope_parameters whose name is almost that of one that the class reads, with that name."""
+    """Return settings outside of rope_parameters whose name is almost that of one that the class reads,
+    with that name.
+    """
     names: dict[str, str] = {}
     pending: list[tuple[Mapping[str, Any], Any]] = [(case.folder.settings, case.folder.config)]
     for settings, config in pending:
@@ -100,7 +102,8 @@ def misspelt_names(case: Case) -> dict[str, str]:
 
 
 def names_read(cls: Any, *, general: bool = True) -> set[str]:
-    """Return the names of settings that a class of transformers reads: its fields, and the older names in its functions.
+    """Return the names of settings that a class of transformers reads: its fields, and the older names in its
+    functions.
 
     `general`: also those that transformers reads for every class.
     """
@@ -126,7 +129,9 @@ def lost_theta(case: Case) -> Any:
 
 
 def misplaced_settings(case: Case) -> Texts:
-    """Yield settings that stand where the class does not read them, or under the name that another class has for them."""
+    """Yield settings that stand where the class does not read them, or under the name that another class
+    has for them.
+    """
     settings, config, whole = case.folder.settings, case.folder.config, case.folder.whole
     class_name = type(config).__name__
     if case.rotates and (flat := _flat(case)):
@@ -181,8 +186,8 @@ def _unknown_kinds(case: Case) -> Texts:
         lost := [repr(k[:40]) for k in kinds if k and k not in (*layer_types, *ALLOWED_LAYER_TYPES, *of_class)]
     ):
         yield (
-            f"there are RoPE settings for layers of the kind {', '.join(lost)}, which {type(config).__name__} does not have; kinds "
-            f"in layer_types: {', '.join(layer_types)}"
+            f"there are RoPE settings for layers of the kind {', '.join(lost)}, which {type(config).__name__} does not "
+            f"have; kinds in layer_types: {', '.join(layer_types)}"
         )
 
 
@@ -246,7 +251,8 @@ def unread_settings(case: Case) -> Texts:
     names = [name for name in names if settings[name] is True or settings[name] not in used or "chunk" in name]
     if names := [name for name in names if not name.startswith("_")]:
         yield (
-            f"{type(case.folder.config).__name__} does not read {', '.join(names)}; check that it is the class of the model",
+            f"{type(case.folder.config).__name__} does not read {', '.join(names)}; check that it is the class of the "
+            "model",
             False,
         )
 

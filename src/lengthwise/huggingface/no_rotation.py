@@ -14,8 +14,8 @@ PRODUCTS, SUMS = {"mul", "__mul__", "__rmul__"}, {"add", "__add__", "__radd__"}
 class Constant(Tensor):
     """A tensor of ones or of zeros. A product with it, and a sum with it, is not computed if its result is known.
 
-    Layers of transformers compute q · cos + rotate_half(q) · sin, in five passes over q, and as many in the backward pass. With
-    `Ones` and `Zeros` that is q itself. All other functions see an ordinary tensor.
+    Layers of transformers compute q · cos + rotate_half(q) · sin, in five passes over q, and as many in the backward
+    pass. With `Ones` and `Zeros` that is q itself. All other functions see an ordinary tensor.
     """
 
     @classmethod
@@ -63,7 +63,9 @@ class NoRotation(nn.Module):
         self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types` and Granite SWA's `config`."""
+        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types` and Granite SWA's
+        `config`.
+        """
         try:
             return super().__getattr__(name)
         except AttributeError:

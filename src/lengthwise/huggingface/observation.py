@@ -1,10 +1,11 @@
-"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without weights.
+"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without
+weights.
 
-All parameters of the copy lie on the device meta, so nothing is read from the weights and no memory is needed for them. What a
-matrix of parameters would be multiplied by is replaced by random numbers, and vectors of parameters by random vectors. Everything
-else is computed on the CPU, for eight tokens. In the second pass, all rotary embeddings return an angle of 0. Therefore, queries
-and keys of a layer without RoPE are the same in both passes, and those of the first pass are otherwise those of the second one
-after their rotation.
+All parameters of the copy lie on the device meta, so nothing is read from the weights and no memory is needed for them.
+What a matrix of parameters would be multiplied by is replaced by random numbers, and vectors of parameters by random
+vectors. Everything else is computed on the CPU, for eight tokens. In the second pass, all rotary embeddings return an
+angle of 0. Therefore, queries and keys of a layer without RoPE are the same in both passes, and those of the first pass
+are otherwise those of the second one after their rotation.
 """
 
 import copy
@@ -36,11 +37,11 @@ SHAPES = re.compile(r"[Ss]izes? of tensors? ")  # in errors that do not come fro
 class ObservedLayer:
     """What an attention layer passed to its attention function.
 
-    `name`: the class of the layer. `q`, `k` [1, heads, tokens, head_dim]: of tokens at `positions`. `plain_q`, `plain_k`: the same
-    with angles of 0. `factor`: by what it has multiplied its projections, that of queries times that of keys (OPT scales
-    queries); 1 if it does more with them, such as a norm. `shows(query, key)`: whether the mask shows a key to a query; None if
-    the layer has computed another mask. `window`, `scale`, `softcap`: as the layer passes them, None if it does not. `has_sinks`:
-    it passes a sink logit for each head.
+    `name`: the class of the layer. `q`, `k` [1, heads, tokens, head_dim]: of tokens at `positions`. `plain_q`,
+    `plain_k`: the same with angles of 0. `factor`: by what it has multiplied its projections, that of queries times
+    that of keys (OPT scales queries); 1 if it does more with them, such as a norm. `shows(query, key)`: whether the
+    mask shows a key to a query; None if the layer has computed another mask. `window`, `scale`, `softcap`: as the layer
+    passes them, None if it does not. `has_sinks`: it passes a sink logit for each head.
     """
 
     name: str
@@ -74,9 +75,11 @@ class ObservedLayer:
 
 @dataclass(frozen=True)
 class Observation:
-    """`layers`: those that were observed, by their index. Those that do not call transformers' attention interface are missing.
+    """`layers`: those that were observed, by their index. Those that do not call transformers' attention interface are
+    missing.
 
-    `layer_error`: the error about sizes that an attention layer raises, "" if there is none. `reason`: why nothing was observed.
+    `layer_error`: the error about sizes that an attention layer raises, "" if there is none. `reason`: why nothing was
+    observed.
     """
 
     layers: dict[int, ObservedLayer]
@@ -178,7 +181,9 @@ class _WithoutWeights(TorchFunctionMode):
         return row.expand(result.shape).contiguous()
 
     def factor(self, states: Tensor) -> float:
-        """Return by what queries or keys [1, heads, tokens, head_dim] of the first token differ from one of the last products."""
+        """Return by what queries or keys [1, heads, tokens, head_dim] of the first token differ from one of the last
+        products.
+        """
         first = states[0, :, 0].flatten().double()
         for row in reversed(self.rows[-4:]):
             product = row.double()[: len(first)]

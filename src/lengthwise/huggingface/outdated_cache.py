@@ -1,9 +1,9 @@
 """Caches of encodings that depend on the length of the text: dynamic NTK, dynamic YaRN, LongRoPE.
 
-A cache has unrotated keys, which each step rotates by the newest scale. But keys and values of all layers after the first come from
-states that were computed with the scale of their time. When the scale changes, they are outdated, and steps would differ from one
-forward pass. `generate` then computes all tokens again, as that of Phi-3 in transformers does. Other calls are refused, because
-they do not have the earlier tokens.
+A cache has unrotated keys, which each step rotates by the newest scale. But keys and values of all layers after the
+first come from states that were computed with the scale of their time. When the scale changes, they are outdated, and
+steps would differ from one forward pass. `generate` then computes all tokens again, as that of Phi-3 in transformers
+does. Other calls are refused, because they do not have the earlier tokens.
 """
 
 from collections.abc import Iterable
@@ -24,13 +24,17 @@ COMPUTED_AT = "_lengthwise_computed_at"  # of a cache: the number of tokens when
 
 
 def can_be_outdated(encodings_of_layers: Iterable[PositionEncoding]) -> bool:
-    """Whether a change of scale makes cached keys and values wrong: a layer before the last one depends on the length."""
+    """Whether a change of scale makes cached keys and values wrong: a layer before the last one depends on
+    the length.
+    """
     *before_last, _ = encodings_of_layers
     return any(encoding.depends_on_length() for encoding in before_last)
 
 
 def require_current_cache(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """A hook before the first attention layer. Raises `ConfigError` if the scale has changed since the cache was computed."""
+    """A hook before the first attention layer. Raises `ConfigError` if the scale has changed since the cache was
+    computed.
+    """
     name, tokens = cache_argument(options), options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return
@@ -41,9 +45,10 @@ def require_current_cache(layer: Any, arguments: tuple[Any, ...], options: dict[
     encoding = _with_another_scale(layer._lengthwise.modules, cache, past, count, lengths)
     if encoding is not None:
         raise ConfigError(
-            f"{type(encoding).__name__} has another scale at {count} tokens than at {getattr(cache, COMPUTED_AT, past)}, so the "
-            "cached keys and values are outdated; call the model with all tokens and use_cache=False, or use generate without "
-            "prefill_chunk_size, which computes them again"
+            f"{type(encoding).__name__} has another scale at {count} tokens than at "
+            f"{getattr(cache, COMPUTED_AT, past)}, so the "
+            "cached keys and values are outdated; call the model with all tokens and use_cache=False, or use generate "
+            "without prefill_chunk_size, which computes them again"
         )
     setattr(cache, COMPUTED_AT, count)
 

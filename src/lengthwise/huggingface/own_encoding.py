@@ -1,4 +1,6 @@
-"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
+"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each
+layer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ TOLERANCE = 1e-3  # of the largest number of a query or key, for rotations in fl
 def own_encoding(model: Any) -> Choice:
     """Return the encoding of a model of transformers: a pattern over its attention layers.
 
-    Which layers rotate, and how, is observed (see `observation`). Raises `ConfigError` if there is no encoding in the model's
-    configuration, if the observed rotation is not that of its settings, and if the model cannot be observed.
+    Which layers rotate, and how, is observed (see `observation`). Raises `ConfigError` if there is no encoding in the
+    model's configuration, if the observed rotation is not that of its settings, and if the model cannot be observed.
     """
     config = model.config.get_text_config()
     if (alibi := alibi_of(config)) is not None:
@@ -37,8 +39,8 @@ def own_encoding(model: Any) -> Choice:
     if observation.reason or not (layers := observation.layers):
         reason = observation.reason or "its layers do not call transformers' attention interface"
         raise ConfigError(
-            f"the rotation of a {config.model_type} cannot be observed in a forward pass without weights ({reason}); name an "
-            "encoding"
+            f"the rotation of a {config.model_type} cannot be observed in a forward pass without weights ({reason}); "
+            "name an encoding"
         )
     choices = []
     settings = Settings(config)
@@ -46,8 +48,9 @@ def own_encoding(model: Any) -> Choice:
         encoding = settings.encoding_of(index, layers[index])
         if encoding.first_dim or layers[index].head_dim != head_dim_of(config):
             raise ConfigError(
-                f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates them from "
-                f"number {encoding.first_dim} on, while head_dim is {head_dim_of(config)}, which lengthwise does not support"
+                f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates "
+                f"them from number {encoding.first_dim} on, while head_dim is {head_dim_of(config)}, which lengthwise "
+                "does not support"
             )
         choices.append(encoding.choice)
     return pattern(choices)
@@ -83,7 +86,9 @@ class Settings:
         self.choices = cache(self._choices)
 
     def encoding_of(self, index: int, layer: ObservedLayer) -> LayerEncoding:
-        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are none."""
+        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are
+        none.
+        """
         if _changes(layer.plain_q) or _changes(layer.plain_k):
             raise UnknownRotation(
                 f"{layer.name} has positions that no rotary embedding computes, which lengthwise does not know"
@@ -104,7 +109,8 @@ class Settings:
                             return LayerEncoding(choice, first_dim)
         raise UnknownRotation(
             f"{layer.name} rotates in a way that lengthwise does not have, or its angles are not those of "
-            f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this encoding"
+            f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this "
+            "encoding"
         )
 
     def described(self, index: int, head_dim: int) -> Choice:
@@ -172,7 +178,9 @@ def pattern(choices: list[Choice]) -> Choice:
 
 
 def head_dim_of(config: Any) -> int:
-    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as in Gemma 4."""
+    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as
+    in Gemma 4.
+    """
     try:
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     except RuntimeError as error:
@@ -184,8 +192,8 @@ def head_dim_of(config: Any) -> int:
 def train_length_of(config: Any) -> int:
     """Return the length at which the model was trained before its positions were scaled.
 
-    With linear scaling and another theta, transformers has no setting for it. Folders of `lengthwise extend` have it outside of
-    rope_parameters, where Phi-3 has it too.
+    With linear scaling and another theta, transformers has no setting for it. Folders of `lengthwise extend` have it
+    outside of rope_parameters, where Phi-3 has it too.
     """
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]

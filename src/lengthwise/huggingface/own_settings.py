@@ -15,9 +15,9 @@ ROTATIONS = (RotaryEncoding, RoPEMixed, PoPE, RePo, SelectiveRoPE)
 def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int | None = None) -> Choice:
     """Return a choice whose settings that were not written are those of the model's own encoding.
 
-    A rotation takes its base, rotated fraction and layout from the own encoding of the same layer, and all its settings if it is of
-    the same class. A layer without positions stays one. A choice whose settings are all written stays as it is. `model_choice`:
-    None for a model without an encoding of ours. `layers`: how many the model has.
+    A rotation takes its base, rotated fraction and layout from the own encoding of the same layer, and all its settings
+    if it is of the same class. A layer without positions stays one. A choice whose settings are all written stays as it
+    is. `model_choice`: None for a model without an encoding of ours. `layers`: how many the model has.
 
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import PI, RoPE
@@ -36,13 +36,16 @@ def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int |
     ]
     if all(old.cls is NoPE for _, old in pairs) and any(missing(new) for new, _ in pairs):
         raise ConfigError(
-            f"the model has no positions in any layer, so {choice.label} would change nothing; name another method, such as alibi"
+            f"the model has no positions in any layer, so {choice.label} would change nothing; name another method, "
+            "such as alibi"
         )
     return alternate(*(_with_settings_of_layer(new, old) for new, old in pairs))
 
 
 def is_complete(choice: Choice) -> bool:
-    """Return whether the encoding of a layer takes nothing from a model: it is no rotation, or all its settings are written."""
+    """Return whether the encoding of a layer takes nothing from a model: it is no rotation, or all its settings are
+    written.
+    """
     return not issubclass(choice.cls, ROTATIONS) or choice.written.issuperset(dict(choice.settings))
 
 
@@ -54,12 +57,15 @@ def missing(choice: Choice) -> list[str]:
 
 
 def require_written(choice: Choice, reason: ConfigError) -> None:
-    """Raise `ConfigError` if settings of a rotation would have to come from a model whose encoding is unknown for some reason."""
+    """Raise `ConfigError` if settings of a rotation would have to come from a model whose encoding is unknown for some
+    reason.
+    """
     for layer in choice.layers:
         if names := missing(layer):
             raise ConfigError(
-                f"{layer.label} has to take {join_names(names)} from the model, whose own encoding lengthwise does not know "
-                f"({reason}); write {'it' if len(names) == 1 else 'them'}, as in rope:base=10000,rotary_fraction=1,layout=half"
+                f"{layer.label} has to take {join_names(names)} from the model, whose own encoding lengthwise does not "
+                f"know ({reason}); write {'it' if len(names) == 1 else 'them'}, as in "
+                "rope:base=10000,rotary_fraction=1,layout=half"
             )
 
 

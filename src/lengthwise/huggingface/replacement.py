@@ -49,8 +49,8 @@ class NoPositions(nn.Module):
 class LayerState:
     """What an attention layer has in addition. It is no module, because the model owns the encoding.
 
-    `modules`, `indices`: the model's encodings, and which of them the layer combines. They are looked up at each call, because
-    packages such as peft replace modules of a model.
+    `modules`, `indices`: the model's encodings, and which of them the layer combines. They are looked up at each call,
+    because packages such as peft replace modules of a model.
     """
 
     modules: nn.ModuleList
@@ -85,19 +85,22 @@ class Replaced:
 def use(model: Any, encoding: Choice | str | None = None) -> Any:
     """Replace the position encoding of a model of transformers, and return the model.
 
-    `encoding`: a choice (`choose(FIRE)`), a text (`"fire:hidden_layers=1"`) or a pattern over layers (`"rope*3+nope"`). None: the
-    encoding that the model's configuration describes, computed by lengthwise. The model then attends by the backends of lengthwise.
-    The encoding's parameters belong to the model, as `model.get_decoder().position_encodings`: they train and move with it.
+    `encoding`: a choice (`choose(FIRE)`), a text (`"fire:hidden_layers=1"`) or a pattern over layers (`"rope*3+nope"`).
+    None: the encoding that the model's configuration describes, computed by lengthwise. The model then attends by the
+    backends of lengthwise. The encoding's parameters belong to the model, as `model.get_decoder().position_encodings`:
+    they train and move with it.
 
-    Settings of a rotation that are not written come from the model's own encoding: its base, rotated fraction and layout, and all
-    settings if it has the same class (`with_own_settings`). Printing the model shows them. A layer without positions stays one.
+    Settings of a rotation that are not written come from the model's own encoding: its base, rotated fraction and
+    layout, and all settings if it has the same class (`with_own_settings`). Printing the model shows them. A layer
+    without positions stays one.
 
     The weights stay as they are. A model that was trained with another encoding has to be trained further.
-    Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE or a
-    learned embedding of positions (Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and relatives), BLOOM and MPT.
+    Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE
+    or a learned embedding of positions (Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and relatives),
+    BLOOM and MPT.
 
-    Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of ours. Warns
-    once if the installed transformers is not one of the tested versions.
+    Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of
+    ours. Warns once if the installed transformers is not one of the tested versions.
 
     >>> model = use(model, "fire")
     """
@@ -163,7 +166,9 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
 
 
 def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
-    """Let the layers of a model rotate few tokens by our angles, if one rotation belongs to all layers, and they can compute it."""
+    """Let the layers of a model rotate few tokens by our angles, if one rotation belongs to all layers, and they can
+    compute it.
+    """
     encodings = list(decoder.position_encodings)
     rotary = [entry for entry in replaced.modules if not isinstance(entry[2], nn.Embedding)]
     if len(encodings) != 1 or len(rotary) != 1:
@@ -179,7 +184,9 @@ def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
 
 
 def unuse(model: Any) -> Any:
-    """Restore the model's own encoding and attention exactly, and return the model. Our encoding's parameters are dropped."""
+    """Restore the model's own encoding and attention exactly, and return the model. Our encoding's parameters are
+    dropped.
+    """
     decoder = decoder_of(model)
     replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
     if replaced is None:
@@ -200,7 +207,9 @@ def unuse(model: Any) -> Any:
 
 @contextmanager
 def without_encoding(model: Any) -> Iterator[None]:
-    """Remove the encoding that `use` has put into a model, if there is one, and put it back at the end with its parameters."""
+    """Remove the encoding that `use` has put into a model, if there is one, and put it back at the end with its
+    parameters.
+    """
     choice = encoding_of(model)
     if choice is None:
         yield
@@ -223,8 +232,8 @@ def without_encoding(model: Any) -> Iterator[None]:
 def save(model: Any, save_directory: Any, *arguments: Any, **options: Any) -> None:
     """Save a model with one of our encodings. This is its `save_pretrained`, with the same arguments.
 
-    The folder is that of transformers, but its config.json has a type of its own (`ReplacedConfig`). Otherwise transformers would
-    load the weights into a model with the original encoding, without an error.
+    The folder is that of transformers, but its config.json has a type of its own (`ReplacedConfig`). Otherwise
+    transformers would load the weights into a model with the original encoding, without an error.
     """
     config, choice = model.config, encoding_of(model)
     assert choice is not None
@@ -253,7 +262,9 @@ def encoding_of(model: Any) -> Choice | None:
 
 
 def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> Choice:
-    """Return the choice of an encoding with the settings of the model that it does not name. `rotates`: the model has RoPE."""
+    """Return the choice of an encoding with the settings of the model that it does not name. `rotates`: the model has
+    RoPE.
+    """
     choice = ENCODINGS.parse(encoding) if isinstance(encoding, str) else encoding
     require_choice("the encoding of a model", choice)
     if all(is_complete(layer) for layer in choice.layers):
@@ -269,25 +280,31 @@ def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> C
 
 
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers' attention interface."""
+    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers'
+    attention interface.
+    """
     layers = [m for m in decoder.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
     if not layers or not all(
         type(m).__name__ in FORWARDS or hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS")
         for m in layers
     ):
         raise ConfigError(
-            f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models such as Llama, "
-            "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT are supported without it"
+            f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models "
+            "such as Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT "
+            "are supported without it"
         )
     return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
 
 
 def _require_supported_masks(config: Any) -> None:
-    """Raise `ConfigError` for layers that hide keys from queries in another way than by a window, such as chunks in Llama 4."""
+    """Raise `ConfigError` for layers that hide keys from queries in another way than by a window, such as chunks in
+    Llama 4.
+    """
     for kind in getattr(config, "layer_types", None) or ():
         if kind not in KINDS and ("attention" in kind or "sparse" in kind):
             raise ConfigError(
-                f"layers of a {config.model_type} have {kind}; the encodings of lengthwise know causal attention and windows only"
+                f"layers of a {config.model_type} have {kind}; the encodings of lengthwise know causal attention and "
+                "windows only"
             )
 
 
@@ -304,7 +321,9 @@ def _position_modules(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Modul
 
 
 def _require_compatible_sinks(choice: Choice, layers: list[nn.Module]) -> None:
-    """Raise `ConfigError` if a layer with sinks of its own, which it keeps, gets an encoding that cannot be combined with them."""
+    """Raise `ConfigError` if a layer with sinks of its own, which it keeps, gets an encoding that cannot be combined
+    with them.
+    """
     for n, module in enumerate(layers):
         layer = choice.layers[n % len(choice.layers)]
         if isinstance(getattr(module, "sinks", None), nn.Parameter):
@@ -312,7 +331,8 @@ def _require_compatible_sinks(choice: Choice, layers: list[nn.Module]) -> None:
                 raise ConfigError(f"{layer.label}: the layers of this model keep learned sinks of their own; omit ours")
             if not cast(type[PositionEncoding], layer.cls).has_softmax:
                 raise ConfigError(
-                    f"{layer.name} has no softmax, to which the learned sinks of this model could be added; name another encoding"
+                    f"{layer.name} has no softmax, to which the learned sinks of this model could be added; name "
+                    "another encoding"
                 )
 
 
@@ -321,5 +341,6 @@ def _require_no_window(choice: Choice) -> None:
     for layer in choice.layers:
         if (window := layer.layer.window) is not None:
             raise ConfigError(
-                f"{layer.label}: the windows of a model of transformers are those of its configuration; omit window={window}"
+                f"{layer.label}: the windows of a model of transformers are those of its configuration; omit "
+                f"window={window}"
             )

@@ -1,4 +1,6 @@
-"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
+"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside
+it.
+"""
 
 import os
 from collections.abc import Mapping
@@ -53,7 +55,9 @@ def auto_map_of(**names: str) -> dict[str, str]:
 
 
 def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) -> None:
-    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is missing."""
+    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is
+    missing.
+    """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     names = sorted(name.partition(".")[2] for name in auto_map.values())
@@ -61,16 +65,18 @@ def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) ->
 
 
 def saved_choice(data: Any) -> Choice:
-    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it differently."""
+    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it
+    differently.
+    """
     choice = choice_from_data("encoding", data)
     if _versions(choice.to_data()) != _versions(data):
         raise ConfigError(
-            f"the model was saved with another version of {choice.label}, which computed something else; load it with the version "
-            "of lengthwise that saved it"
+            f"the model was saved with another version of {choice.label}, which computed something else; load it with "
+            "the version of lengthwise that saved it"
         )
     return choice
 
 
 def _versions(data: Mapping[str, Any]) -> list[Any]:
     layers = (data, *data.get("remaining_layers", ()))
-    return [part.get("class") for layer in layers for part in (layer, layer.get("temperature") or {})]
+    return [choice.get("class") for layer in layers for choice in (layer, layer.get("temperature") or {})]

@@ -28,7 +28,8 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 class CheckedWeights:
     """What was found in the stored tensors, and what was compared: numbers of tensors.
 
-    `parameters`: those of the model, whose names and shapes transformers compared with the stored ones; 0 if they are quantized.
+    `parameters`: those of the model, whose names and shapes transformers compared with the stored ones; 0 if they are
+    quantized.
     `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
     """
 
@@ -48,12 +49,14 @@ class CheckedWeights:
         names = f"{self.parameters:,} parameters" if self.parameters else "no parameters, because they are quantized"
         return (
             f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, "
-            f"{self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and {self.tables:,} tables of positions."
+            f"{self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and {self.tables:,} tables of "
+            "positions."
         )
 
 
 def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeights:
-    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared.
+    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was
+    compared.
 
     Raise `ConfigError` if there are only pickles, or nothing.
     """
@@ -80,7 +83,8 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
 def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
     """Yield where the names and shapes of stored tensors are not those of the model's parameters.
 
-    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real ones.
+    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real
+    ones.
     """
     state = {
         name: torch.empty(tensor.shape, dtype=getattr(torch, NAMES.get(tensor.dtype, "uint8")), device="meta")
@@ -110,7 +114,8 @@ def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]
         )
     if unused := unused_tensors(report["unexpected_keys"], stored):
         yield (
-            f"the model does not use {unused[0]}{_others(len(unused) - 1)}; use the config.json that belongs to the weights"
+            f"the model does not use {unused[0]}{_others(len(unused) - 1)}; use the config.json that belongs to the "
+            "weights"
         )
 
 
@@ -153,14 +158,15 @@ def _frequencies(
         elif error > ROUNDED:
             yield (
                 "formula",
-                f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model was trained "
-                "with other settings (transformers ignores these stored numbers)",
+                f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model "
+                "was trained with other settings (transformers ignores these stored numbers)",
             )
         elif error > RELATIVE:
             yield (
                 "rounded",
-                f"{name} was rounded to {dtype if dtype != 'float32' else 'a smaller type'} (error {error:.2g}), so an angle at "
-                f"position {(folder.length or 1) - 1:,} was off by up to {error * float(ours.max()) * (folder.length or 1):.3g} "
+                f"{name} was rounded to {dtype if dtype != 'float32' else 'a smaller type'} (error {error:.2g}), so an "
+                f"angle at position {(folder.length or 1) - 1:,} was off by up to "
+                f"{error * float(ours.max()) * (folder.length or 1):.3g} "
                 "radians when the model was saved; transformers computes unrounded ones",
             )
 

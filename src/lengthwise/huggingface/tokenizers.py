@@ -14,7 +14,9 @@ BOS = "<bos>"
 
 
 def tokenizer_of(task: Task) -> Any | None:
-    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as our tasks do."""
+    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as
+    our tasks do.
+    """
     ours = task.text_tokenizer
     if isinstance(ours, ByteTokenizer):
         return _with_bos(_bytes(ours), ours.bos, {"eos_token": BOS, "pad_token": BOS})
@@ -25,7 +27,9 @@ def tokenizer_of(task: Task) -> Any | None:
 
 
 def _bytes(ours: ByteTokenizer) -> Tokenizer:
-    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable characters."""
+    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable
+    characters.
+    """
     tokenizer = Tokenizer(models.BPE(vocab={_character(byte): byte for byte in range(256)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,7 +38,9 @@ def _bytes(ours: ByteTokenizer) -> Tokenizer:
 
 
 def _character(byte: int) -> str:
-    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on (GPT-2)."""
+    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on
+    (GPT-2).
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     if byte in printable:
         return chr(byte)

@@ -25,7 +25,9 @@ OF_ONE_TYPE = (*RAMP_KEYS, "short_factor", "long_factor")
 
 
 def failing_layers(case: Case) -> Texts:
-    """An attention layer raises an error with these settings, for example if it rotates more dimensions than its angles have."""
+    """An attention layer raises an error with these settings, for example if it rotates more dimensions than its angles
+    have.
+    """
     observation = case.folder.observation
     if lost := required_keys(case):
         yield f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the training"
@@ -42,7 +44,9 @@ def failing_layers(case: Case) -> Texts:
 
 
 def required_keys(case: Case) -> list[str]:
-    """Return what the attention layers read from rope_parameters in each forward pass (of Ministral 3), and is not there."""
+    """Return what the attention layers read from rope_parameters in each forward pass (of Ministral 3), and is not
+    there.
+    """
     if not case.folder.observation.reason:
         return []
     forwards = [inspect.unwrap(type(module).forward) for module in attention_layers(case.folder.model)]
@@ -52,7 +56,9 @@ def required_keys(case: Case) -> list[str]:
 
 
 def unknown_rotation(case: Case) -> Texts:
-    """A class rotates in a way that lengthwise does not have, with the right angles. This is no mistake of the settings."""
+    """A class rotates in a way that lengthwise does not have, with the right angles. This is no mistake of the
+    settings.
+    """
     agree = {layer for c in case.comparisons if isinstance(c, Comparison) and c.agrees for layer in c.layers}
     for group in case.groups:
         if group.unknown and agree.issuperset(group.layers):
@@ -60,7 +66,9 @@ def unknown_rotation(case: Case) -> Texts:
 
 
 def degenerate_rotation(case: Case) -> Texts:
-    """RoPE rotates no dimension, or turns all of them within some ten tokens, so that attention cannot tell positions apart."""
+    """RoPE rotates no dimension, or turns all of them within some ten tokens, so that attention cannot tell positions
+    apart.
+    """
     head_dim = max((group.head_dim for group in case.groups), default=0)
     for name, entry in case.folder.used_entries():
         where, fraction, theta = (
@@ -77,7 +85,9 @@ def degenerate_rotation(case: Case) -> Texts:
 
 
 def ignored_keys(case: Case) -> Texts:
-    """A setting has no effect: it is misspelt, or belongs to another rope type, or stands where transformers does not read it."""
+    """A setting has no effect: it is misspelt, or belongs to another rope type, or stands where transformers does not
+    read it.
+    """
     config = case.folder.config
     for key, name in misspelt_names(case).items():
         yield f"{key[:60]!r} is not read by {type(config).__name__}; did you mean {name!r}?"
@@ -121,8 +131,8 @@ def _ignored_flat(case: Case) -> Texts:
         elif lost:
             kinds = ", ".join(kind for kind, _ in used)
             yield (
-                f"{name} has {', '.join(lost)} for all layers, which {type(case.folder.config).__name__} ignores; write the "
-                f"settings for each kind of layer ({kinds})"
+                f"{name} has {', '.join(lost)} for all layers, which {type(case.folder.config).__name__} ignores; "
+                f"write the settings for each kind of layer ({kinds})"
             )
 
 
@@ -143,8 +153,9 @@ def misspelt_rope_type(entry: Mapping[str, Any]) -> bool:
 def ignored_window(case: Case) -> Texts:
     """A sliding window is written, and no layer has it, so all layers see everything.
 
-    Qwen's classes drop it unless use_sliding_window is true, and give it to the layers from max_window_layers on only. A window
-    of the intended length or more changes nothing, and use_sliding_window = false says that there shall be none.
+    Qwen's classes drop it unless use_sliding_window is true, and give it to the layers from max_window_layers on only.
+    A window of the intended length or more changes nothing, and use_sliding_window = false says that there shall be
+    none.
     """
     settings, observed = case.folder.settings, case.folder.observation.layers
     window, switch = settings.get("sliding_window"), settings.get("use_sliding_window")
@@ -172,17 +183,20 @@ def ignored_window(case: Case) -> Texts:
 
 
 def ignored_soft_cap(case: Case) -> Texts:
-    """A soft cap of the attention's logits is written, and the class does not compute it (Gemma 3 has the setting of Gemma 2)."""
+    """A soft cap of the attention's logits is written, and the class does not compute it (Gemma 3 has the setting of
+    Gemma 2).
+    """
     cap, observed = case.folder.settings.get("attn_logit_softcapping"), case.folder.observation.layers
     if is_number(cap) and observed and not any(layer.softcap for layer in observed.values()):
         yield f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; remove it"
 
 
 def length_beyond_wavelengths(case: Case) -> Texts:
-    """The intended length is more than the longest wavelength of RoPE, so that the angles of far tokens repeat those of near ones.
+    """The intended length is more than the longest wavelength of RoPE, so that the angles of far tokens repeat those of
+    near ones.
 
-    This may be intended, but an unscaled model whose max_position_embeddings was raised looks the same. Layers see their window
-    at most.
+    This may be intended, but an unscaled model whose max_position_embeddings was raised looks the same. Layers see
+    their window at most.
     """
     length = case.folder.length
     for group in case.groups:
@@ -192,14 +206,16 @@ def length_beyond_wavelengths(case: Case) -> Texts:
         seen = min(length, group.window or length)
         if bool((frequencies > 0).all()) and seen > (longest := 2 * math.pi / float(frequencies.min())):
             yield (
-                f"{label_of(group.encoding)}: the longest wavelength is {longest:,.0f} tokens, and the model is intended for "
-                f"{length:,}; if it was trained with fewer, its positions need a scaling or another theta",
+                f"{label_of(group.encoding)}: the longest wavelength is {longest:,.0f} tokens, and the model is "
+                f"intended for {length:,}; if it was trained with fewer, its positions need a scaling or another theta",
                 False,
             )
 
 
 def tokenizer_length(case: Case) -> Texts:
-    """The tokenizer's model_max_length is less than the intended length. Programs that read it cut longer texts or warn."""
+    """The tokenizer's model_max_length is less than the intended length. Programs that read it cut longer texts or
+    warn.
+    """
     file, length = case.folder.path / "tokenizer_config.json", case.folder.length
     try:
         longest = json_object(file).get("model_max_length") if file.is_file() else None
@@ -208,7 +224,7 @@ def tokenizer_length(case: Case) -> Texts:
         return
     if is_number(longest) and length is not None and longest < length:
         yield (
-            f"model_max_length = {longest:,.0f} in tokenizer_config.json is less than the intended {length:,} tokens, and some "
-            "programs cut texts there",
+            f"model_max_length = {longest:,.0f} in tokenizer_config.json is less than the intended {length:,} tokens, "
+            "and some programs cut texts there",
             False,
         )

@@ -1,7 +1,9 @@
-"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can continue.
+"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can
+continue.
 
-The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`. Each further
-line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is ignored.
+The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`.
+Each further line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is
+ignored.
 """
 
 import json
@@ -19,6 +21,7 @@ from lengthwise.measurements.table import Row, Table
 from lengthwise.validation import from_json
 
 HEADER = ("measurement", "subject", "question", "origin")
+BEGINNING = b'{"measurement": '  # of every file
 LONGEST = 60  # characters of a value in a message
 
 
@@ -26,8 +29,9 @@ LONGEST = 60  # characters of a value in a message
 class FileAnswer:
     """The answer of a measurement in a file.
 
-    `subject`: what was measured, such as a model, whose `name` is only for people. `question`: the data of the measurement's
-    options. `origin`: versions, device, commit and date. Subject and question tell answers apart, and the origin does not.
+    `subject`: what was measured, such as a model, whose `name` is only for people. `question`: the data of the
+    measurement's options. `origin`: versions, device, commit and date. Subject and question tell answers apart, and the
+    origin does not.
     """
 
     measurement: Measurement
@@ -49,20 +53,20 @@ class FileAnswer:
         if self.measurement.name != other.measurement.name:
             return [f"it is of {self.measurement.name}"]
         own, others = ({k: v for k, v in a.subject.items() if k != "name"} for a in (self, other))
-        found = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
-        return [*(found if own != others else []), *question_differences(self.question, other.question)]
+        of_subject = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
+        return [*(of_subject if own != others else []), *question_differences(self.question, other.question)]
 
 
 def question_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the options that differ, as `--seed 0 instead of 1`; of hashes, only that they differ."""
-    found = []
+    changes = []
     for name in dict.fromkeys((*old, *new)):
         one, other = (json.loads(json.dumps(question.get(name))) for question in (old, new))
         option = f"--{name.removesuffix('_sha256').replace('_', '-')}"
         if one != other:
             is_hash = name.endswith("_sha256") and one and other
-            found.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
-    return found
+            changes.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
+    return changes
 
 
 def _short(value: Any) -> str:
@@ -84,7 +88,8 @@ def read(path: Path, measurement: str | None = None) -> FileAnswer:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of a measurement") from None
     if measurement is not None and answer.measurement.name != measurement:
         raise ConfigError(
-            f"{path} is an answer of {answer.measurement.name}; name a file of {find(measurement).command}"
+            f"{path} was written by `{answer.measurement.command}`; name a file of `{find(measurement).command}`, or "
+            f"read this one with `lengthwise export answers {path} --out FILE.csv`"
         )
     return answer
 
@@ -138,7 +143,7 @@ def _row(measurement: Measurement, row: dict[str, Any]) -> Row:
         column = columns[name]
         if cell is None:
             continue
-        if column.whole and (type(cell) is not int or cell < 0):
+        if column.role == "key" and column.whole and (type(cell) is not int or cell < 0):
             raise ConfigError(f"{name} must be a whole number of at least 0, got {str(cell)[:LONGEST]!r}")
         if column.role == "value" and type(cell) not in (int, float):
             raise ConfigError(f"{name} must be a number, got {str(cell)[:LONGEST]!r}")
@@ -172,7 +177,9 @@ class Recording:
 def recording(path: Path | None, answer: FileAnswer) -> Iterator[Recording]:
     """Yield the recording of an answer, with the rows that its file already has. Without a path, nothing is stored.
 
-    An older file keeps its origin. Raise `ConfigError` if it has the answer to another question or about another subject, or if
+    An older file keeps its origin. A file with nothing but an incomplete first line is begun anew.
+
+    Raise `ConfigError` if it has the answer to another question or about another subject, or if
     another process is writing it. Without any row, there is no file afterwards.
     """
     stored = replace(answer, rows=[])
@@ -183,11 +190,13 @@ def recording(path: Path | None, answer: FileAnswer) -> Iterator[Recording]:
         if not is_locked:
             raise ConfigError(f"another process is writing {path}; wait for it, or name another file")
         content = file.read()
-        if content:
+        is_begun = b"\n" in content or not (content.startswith(BEGINNING) or BEGINNING.startswith(content))
+        if is_begun:
             stored = _parse(path, content)
             if differences := stored.differences(answer):
                 raise ConfigError(
-                    f"{path} has the answer to another question: {'; '.join(differences)}; name another file, or delete this one"
+                    f"{path} has the answer to another question: {'; '.join(differences)}; name another file, or "
+                    "delete this one"
                 )
         file.seek(content.rfind(b"\n") + 1)
         file.truncate()  # without an incomplete last line

@@ -72,21 +72,23 @@ class AttendedDistance(Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: ExampleOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each layer, head and bin. The queries are the tokens that predict the answer (`Task.answer_mask`)."""
+        """Yield a row for each layer, head and bin. The queries are the tokens that predict the answer
+        (`Task.answer_mask`).
+        """
         import functools
         import operator
 
         from lengthwise.measurements.inside.attended_distance import BINS, attended_distance
         from lengthwise.measurements.inside.trained import count_of_examples, example_batches, grid_rows
 
-        parts, count = [], count_of_examples(trained, options)
+        batches, count = [], count_of_examples(trained, options)
         for batch, positions in example_batches(trained, options, [trained.run]):
             queries = trained.task.answer_mask(batch)
-            parts.append(attended_distance(trained.model, batch.inputs, queries=queries, positions=positions[0]))
+            batches.append(attended_distance(trained.model, batch.inputs, queries=queries, positions=positions[0]))
             progress(len(batch) / count)
-        total = functools.reduce(operator.add, parts)
+        total = functools.reduce(operator.add, batches)
         layers, heads, _ = total.most.shape
         keys: dict[str, Any] = {"layer": layers, "head": heads, "distance": [n / BINS for n in range(BINS)]}
-        highest, mass = (part.double() / total.queries for part in (total.most, total.mass))
+        highest, mass = (values.double() / total.queries for values in (total.most, total.mass))
         for row in grid_rows(keys, highest=highest, mass=mass):
             yield row | {"queries": total.queries, "n": count}

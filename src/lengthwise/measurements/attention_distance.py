@@ -92,13 +92,13 @@ class AttentionDistance(base.Probe):
             require_attention(one)
         if run.task.identity() != against.task.identity():
             raise ConfigError(
-                f"run {run.key[:8]} is trained on {_task(run)} and run {against.key[:8]} on {_task(against)}, but attention is "
-                "compared on the same examples; name runs of the same task with the same settings"
+                f"run {run.key[:8]} is trained on {_task(run)} and run {against.key[:8]} on {_task(against)}, but "
+                "attention is compared on the same examples; name runs of the same task with the same settings"
             )
         if (a := run.model.num_layers) != (b := against.model.num_layers):
             raise ConfigError(
-                f"run {run.key[:8]} has {a} layers and run {against.key[:8]} has {b}, but layers are compared one to one; "
-                "name runs of equal depth"
+                f"run {run.key[:8]} has {a} layers and run {against.key[:8]} has {b}, but layers are compared one to "
+                "one; name runs of equal depth"
             )
         for one in (run, against):
             check_lengths(one, [options.length])
@@ -106,7 +106,9 @@ class AttentionDistance(base.Probe):
     def measure(
         self, trained: "TrainedRun", options: AttentionDistanceOptions, progress: base.OnProgress
     ) -> Iterator[Row]:
-        """Yield the mean distance over the examples in each layer. Queries up to the last scored token count, without padding."""
+        """Yield the mean distance over the examples in each layer. Queries up to the last scored token count, without
+        padding.
+        """
         import torch
 
         from lengthwise.measurements.inside.attention_distance import attention_distance
@@ -114,7 +116,7 @@ class AttentionDistance(base.Probe):
 
         other = trained.against
         assert other is not None
-        parts, places, count = [], 0, count_of_examples(trained, options)
+        distances, places, count = [], 0, count_of_examples(trained, options)
         for batch, (in_a, in_b) in example_batches(trained, options, [trained.run, other.run]):
             queries = batch.scored.flip(1).cumsum(1).flip(1) > 0
             places += int(queries.sum())
@@ -126,9 +128,9 @@ class AttentionDistance(base.Probe):
                 positions=(in_a, in_b),
                 variant=options.variant,
             )
-            parts.append(distance.cpu())
+            distances.append(distance.cpu())
             progress(len(batch) / count)
-        values = torch.cat(parts).double()
+        values = torch.cat(distances).double()
         errors = values.std(0) / math.sqrt(count) if count > 1 else torch.full(values.shape[1:], math.nan)
         for row in grid_rows({"layer": values.shape[1]}, distance=values.mean(0), error=errors):
             yield row | {"n": count, "places": places}

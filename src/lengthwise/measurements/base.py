@@ -37,11 +37,12 @@ class Column:
     """A column of an answer. Keys tell rows apart, values are averaged over seeds, and notes accompany the rows.
 
     `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages. `whole`:
-    whether its cells are whole numbers, which are at least 0. `bounds`: between which its values and their intervals
-    lie; "metric": those of the task's metric. `error`: the column with the standard errors of its values over
-    examples, from which a single seed gets an interval. `groups`: the column with the means over equal groups of
-    prompts. `examples`: the column with the number of examples of a share, from which a single seed gets Wilson's
-    interval. `weight`: the column with the weights of its means.
+    whether its values are shown as whole numbers, such as memory; the cells of such a key are whole numbers, and at
+    least 0. `bounds`: between which its values and their intervals lie; "metric": those of the task's metric. `error`:
+    the column with the standard errors of its values over examples, from which a single seed gets an interval.
+    `groups`: the column with the means over equal groups of prompts. `examples`: the column with the number of
+    examples, on which the intervals of shares depend; a share is a score whose metric is one, or a value with other
+    bounds. `weight`: the column with the weights of its means.
     """
 
     name: str
@@ -190,12 +191,12 @@ class Options:
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
-        for part in dataclasses.fields(self):
-            value = validated(getattr(self, part.name), hints[part.name], part.name)
-            object.__setattr__(self, part.name, value)
-            minimum = part.metadata.get("minimum")
+        for member in dataclasses.fields(self):
+            value = validated(getattr(self, member.name), hints[member.name], member.name)
+            object.__setattr__(self, member.name, value)
+            minimum = member.metadata.get("minimum")
             if type(value) is int and minimum is not None and value < minimum:
-                raise ConfigError(f"{part.name} must be a whole number of at least {minimum}, got {value}")
+                raise ConfigError(f"{member.name} must be a whole number of at least {minimum}, got {value}")
 
     @property
     def about(self) -> str:
@@ -209,18 +210,20 @@ class Options:
 
     def to_data(self) -> dict[str, Any]:
         """Return what is stored. Fields that are None are omitted."""
-        values = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        values = {member.name: getattr(self, member.name) for member in dataclasses.fields(self)}
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items() if v is not None}
 
     @classmethod
     def fields(cls) -> list[Field[Any]]:
         """Return the fields that are options of the command."""
-        return [part for part in dataclasses.fields(cls) if "text" in part.metadata]
+        return [member for member in dataclasses.fields(cls) if "text" in member.metadata]
 
     @classmethod
     def with_defaults(cls, train_length: int, **options: Any) -> Self:
-        """Return the question about a run with this training length. Options that are omitted or None have their defaults."""
-        known = {part.name: part.metadata.get("times_training") for part in dataclasses.fields(cls)}
+        """Return the question about a run with this training length. Options that are omitted or None have their
+        defaults.
+        """
+        known = {member.name: member.metadata.get("times_training") for member in dataclasses.fields(cls)}
         given = {name: value for name, value in options.items() if value is not None}
         require_known(cls.__name__.removesuffix("Options"), given, list(known))
         defaults = {name: times * train_length for name, times in known.items() if times is not None}
@@ -251,7 +254,9 @@ class Measurement(ABC):
     columns: ClassVar[tuple[Column, ...]]
     charts: ClassVar[tuple[Chart, ...]] = ()
     tables: ClassVar[tuple[Numbers, ...]] = ()
-    """Tables of numbers. The terminal shows the first one, and those of an answer in a file that are not `on_page_only`."""
+    """Tables of numbers. The terminal shows the first one, and those of an answer in a file that are not
+    `on_page_only`.
+    """
     chapter: ClassVar[str]
     """The part of the page with its section."""
     counted: ClassVar[str] = "examples"
@@ -278,8 +283,8 @@ class Measurement(ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """Return the options of the command with their defaults, or with texts that describe these."""
-        parts = self.Options.fields()
-        return {p.name: p.default if type(p.default) in (int, str) else self.shown_default(p) for p in parts}
+        options = self.Options.fields()
+        return {p.name: p.default if type(p.default) in (int, str) else self.shown_default(p) for p in options}
 
     @property
     def command(self) -> str:
@@ -294,12 +299,14 @@ class Measurement(ABC):
         """Return the bounds of a column in the answers to a question."""
         return column.bounds
 
-    def shown_default(self, part: Field[Any]) -> str:
+    def shown_default(self, member: Field[Any]) -> str:
         """Return the default of an option in help texts."""
-        return str(part.metadata["shown"])
+        return str(member.metadata["shown"])
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
-        """Return the rows to show of one answer, with what is computed from stored rows and facts. By default the answer itself."""
+        """Return the rows to show of one answer, with what is computed from stored rows and facts. By default the
+        answer itself.
+        """
         return answer
 
     def label(self, subject: Mapping[str, Any], value: Any) -> str:
@@ -327,18 +334,24 @@ class Probe(Measurement):
     default_lengths: ClassVar[str] = "those of the run's evaluation"
     """The default of `length` in help texts, for questions whose length has no default."""
 
-    def shown_default(self, part: Field[Any]) -> str:
-        return str(part.metadata["shown"]) or self.default_lengths
+    def shown_default(self, member: Field[Any]) -> str:
+        return str(member.metadata["shown"]) or self.default_lengths
 
     def lengths(self, train_length: int, evaluated: Sequence[int]) -> Sequence[int | None]:
-        """Return the lengths to probe by default; None is the default of the question. `evaluated`: those of the run's study."""
-        own = [part for part in self.Options.fields() if part.name == "length"]
+        """Return the lengths to probe by default; None is the default of the question. `evaluated`: those of the run's
+        study.
+        """
+        own = [member for member in self.Options.fields() if member.name == "length"]
         return evaluated if own and own[0].default is MISSING and not own[0].metadata["times_training"] else [None]
 
     @abstractmethod
     def require(self, run: Run, options: Any, against: Run | None) -> None:
-        """Raise `ConfigError` if the run does not support the question, or cannot be compared with `against`. Builds no model."""
+        """Raise `ConfigError` if the run does not support the question, or cannot be compared with `against`. Builds no
+        model.
+        """
 
     @abstractmethod
     def measure(self, trained: "TrainedRun", options: Any, progress: OnProgress) -> Iterator[Row]:
-        """Yield the rows of the answer. The only function that needs PyTorch. `trained.against`: the run to compare with."""
+        """Yield the rows of the answer. The only function that needs PyTorch. `trained.against`: the run to compare
+        with.
+        """

@@ -34,7 +34,9 @@ class ExampleLengthsOptions(Options):
 
 
 class ExampleLengths(Measurement):
-    """The number of training and test examples of each length. Needs no model and has its own command, `lengthwise lengths KEY`."""
+    """The number of training and test examples of each length. Needs no model and has its own command, `lengthwise
+    lengths KEY`.
+    """
 
     name = "lengths"
     Options = ExampleLengthsOptions

@@ -20,7 +20,9 @@ class InContextProbe(Probe):
     skips_unsupported = True
 
     def prompt_lengths(self, options: Any, dims: int) -> list[int]:
-        """Return the lengths of the prompts of a task with `dims` dimensions. Raise `ConfigError` if one cannot be built."""
+        """Return the lengths of the prompts of a task with `dims` dimensions. Raise `ConfigError` if one cannot be
+        built.
+        """
         return [options.length, options.points * options.repeats]
 
     def require(self, run: Run, options: Any, against: Run | None = None) -> None:

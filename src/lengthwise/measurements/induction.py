@@ -22,7 +22,9 @@ HALF = 0.5  # smallest share of the weights with which a head counts as an induc
 
 @dataclass(frozen=True, kw_only=True)
 class InductionOptions(ExampleOptions):
-    """The attention in prompts that repeat `points` examples, and in the second half of prompts with `length` examples."""
+    """The attention in prompts that repeat `points` examples, and in the second half of prompts with
+    `length` examples.
+    """
 
     length: int = option(base.LENGTH, 80, minimum=2)
     points: int = option(POINTS, 12)
@@ -33,8 +35,8 @@ class InductionOptions(ExampleOptions):
         super().__post_init__()
         if self.neighbours > (limit := self.length // 2):
             raise ConfigError(
-                f"neighbours must be at most {limit} in prompts of {self.length} examples, got {self.neighbours}; use fewer, or "
-                "longer prompts"
+                f"neighbours must be at most {limit} in prompts of {self.length} examples, got {self.neighbours}; use "
+                "fewer, or longer prompts"
             )
 
 
@@ -100,13 +102,13 @@ class Induction(InContextProbe):
         start, repeats = options.length // 2 + 1, options.repeats
 
         def mean_mass(mass: Callable[..., Any], length: int, repeats: int) -> "tuple[Tensor, float]":
-            parts, uniform = [], 0.0
+            shares, uniform = [], 0.0
             for batch, positions in repeated_prompts(trained, options, length, repeats):
-                found = mass(trained.model, batch.inputs, positions=positions)
-                parts.append(found.shares.cpu())
-                uniform += found.uniform * len(batch)
+                batch_mass = mass(trained.model, batch.inputs, positions=positions)
+                shares.append(batch_mass.shares.cpu())
+                uniform += batch_mass.uniform * len(batch)
                 progress(len(batch) / 2 / options.examples)
-            return torch.cat(parts, 1).mean(1), number(uniform / options.examples, DIGITS)
+            return torch.cat(shares, 1).mean(1), number(uniform / options.examples, DIGITS)
 
         of_copies, even_copies = mean_mass(partial(induction, points=options.points), options.points, repeats)
         by_nearest = partial(nearest, start=start, neighbours=options.neighbours)

@@ -32,7 +32,8 @@ class LearnedBiasOptions(Options):
 
 
 class LearnedBias(Probe):
-    """The bias that additive encodings add to the logits, by layer and head, and the heads that are local or anti-local.
+    """The bias that additive encodings add to the logits, by layer and head, and the heads that are local or
+    anti-local.
 
     With w the softmax of the bias b(i, j) over the keys j = 0 ... i, the relative mean distance is r = Σ_j w_j (i −
     j) / (i / 2), and the variation is v = ½ Σ_j |w_j − 1 / (i + 1)|. A head is local if r < 0.95, anti-local if r >
@@ -90,15 +91,16 @@ class LearnedBias(Probe):
 
     def require(self, run: Run, options: LearnedBiasOptions, against: Run | None = None) -> None:
         from lengthwise.evaluation import encodings_of
-        from lengthwise.measurements.inside.bias import no_bias_reason
+        from lengthwise.measurements.inside.bias import bias_unsupported_reason
         from lengthwise.measurements.inside.trained import require_attention
 
         require_attention(run)
         encodings = encodings_of(run, run.task.build())
-        reasons = [no_bias_reason(encoding) for encoding in encodings]
+        reasons = [bias_unsupported_reason(encoding) for encoding in encodings]
         if all(reason is not None for reason in reasons):
             raise ConfigError(
-                f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias (ALiBi, T5, FIRE)"
+                f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias "
+                "(ALiBi, T5, FIRE)"
             )
         longest = min((e.max_length for e in encodings if e.max_length is not None), default=math.inf)
         if options.query >= longest:

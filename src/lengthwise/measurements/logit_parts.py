@@ -89,12 +89,12 @@ class LogitParts(base.Probe):
 
     def require(self, run: Run, options: LogitPartsOptions, against: Run | None = None) -> None:
         from lengthwise.evaluation import check_lengths, encodings_of
-        from lengthwise.measurements.inside.logit_split import no_split_reason
+        from lengthwise.measurements.inside.logit_split import split_unsupported_reason
         from lengthwise.measurements.inside.trained import require_attention
 
         require_attention(run)
         encoding, *_ = encodings_of(run, run.task.build())
-        reason = no_split_reason(encoding, run.model.d_model)
+        reason = split_unsupported_reason(encoding, run.model.d_model)
         if any(layer.layer.window is not None for layer in run.encoding.layers):
             reason = "its layers have a window"
         if reason:

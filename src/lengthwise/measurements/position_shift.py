@@ -20,7 +20,9 @@ MAX_SHIFTS = 64  # in one question
 
 @dataclass(frozen=True, kw_only=True)
 class PositionShiftOptions(ExampleOptions):
-    """The scores on the same examples with each of `shifts` added to all position IDs. They ascend, and 0 is always included."""
+    """The scores on the same examples with each of `shifts` added to all position IDs. They ascend, and 0 is always
+    included.
+    """
 
     length: int = option(base.LENGTH, times_training=1)
     shifts: tuple[int, ...] = option(
@@ -101,7 +103,9 @@ class PositionShift(base.Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: PositionShiftOptions, progress: base.OnProgress) -> Iterator[Row]:
-        """Yield a row for each shift that leaves all positions below the encodings' last one; see `inside.position_shift`."""
+        """Yield a row for each shift that leaves all positions below the encodings' last one; see
+        `inside.position_shift`.
+        """
         from lengthwise.measurements.inside.position_shift import shifted_scores, standard_error
         from lengthwise.measurements.inside.trained import number
 
@@ -120,12 +124,16 @@ class PositionShift(base.Probe):
             }
 
     def remarks(self, answers: Mapping[str, Table]) -> Sequence[str]:
-        """Say which encodings declare invariance, and whether their logits have the same bits, and which have a last position."""
+        """Say which encodings declare invariance, and whether their logits have the same bits, and which have a last
+        position.
+        """
         invariant = {label: set(a.column("logit_change")) for label, a in answers.items() if a.first("invariant")}
         exact = join_names([label for label, changes in invariant.items() if changes == {0}])
         rounded = join_names([label for label, changes in invariant.items() if changes != {0}])
         limits = {label: a.first("max_length") for label, a in answers.items()}
         limited = join_names([f"{label} ({limit:,} positions)" for label, limit in limits.items() if limit])
-        found = [f"Logits have the same bits at every shift for {exact}."] if exact else []
-        found += [f"Other encodings that declare invariance ({rounded}) are equal up to rounding."] if rounded else []
-        return found + ([f"Shifts past the last position are not measured: {limited}."] if limited else [])
+        sentences = [f"Logits have the same bits at every shift for {exact}."] if exact else []
+        sentences += (
+            [f"Other encodings that declare invariance ({rounded}) are equal up to rounding."] if rounded else []
+        )
+        return sentences + ([f"Shifts past the last position are not measured: {limited}."] if limited else [])

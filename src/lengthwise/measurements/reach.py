@@ -48,14 +48,14 @@ class ReachOptions(Options):
     """Lengths, tasks and methods, with numbers of examples. A file belongs to one such question and one model."""
 
     lengths: tuple[int, ...] = option(
-        "Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely handles, because "
-        "the others are compared with it.",
+        "Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely handles, "
+        "because the others are compared with it.",
         (1024, 2048, 4096, 8192),
         shown="1k,2k,4k,8k",
     )
     tasks: tuple[str, ...] = option(
-        "What to measure, comma-separated. text is cross-entropy; needle, keys, values, variables and copying are retrieval "
-        "tasks; functions are Boolean functions to learn from the examples of a prompt.",
+        "What to measure, comma-separated. text is cross-entropy; needle, keys, values, variables and copying are "
+        "retrieval tasks; functions are Boolean functions to learn from the examples of a prompt.",
         (TEXT, *RETRIEVAL),
         shown=",".join((TEXT, *RETRIEVAL)),
     )
@@ -91,14 +91,16 @@ class ReachOptions(Options):
         minimum=0,
     )
     prompts: tuple[str, ...] = option(
-        "Kinds of prompts of the task functions, comma-separated. standard: independent examples. duplicated: one example "
-        "repeated, whose input is also the question. noise: the second half of the examples repeats one example.",
+        "Kinds of prompts of the task functions, comma-separated. standard: independent examples. duplicated: one "
+        "example repeated, whose input is also the question. noise: the second half of the examples repeats one "
+        "example.",
         KINDS[:2],
         shown=",".join(KINDS[:2]),
     )
     form: Literal["auto", "mpt", "llama-2", "plain"] = option(
-        "Prompt template of the task functions. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis “How Do "
-        "Position Encodings Affect Length Generalization?”. plain: that of Bhattamishra et al. 2023. auto: llama-2 for Llama "
+        "Prompt template of the task functions. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis “How "
+        "Do Position Encodings Affect Length Generalization?”. plain: that of Bhattamishra et al. 2023. auto: llama-2 "
+        "for Llama "
         "models and mpt for all others.",
         "auto",
     )
@@ -115,8 +117,8 @@ class ReachOptions(Options):
                 raise ConfigError(f"{name} must not be empty; name at least one, or omit the option")
         if TEXT in self.tasks and self.lengths[0] < self.targets + 2:
             raise ConfigError(
-                f"lengths must be at least {self.targets + 2} for {self.targets} targets, got {self.lengths[0]}; take longer "
-                "ones, or fewer targets"
+                f"lengths must be at least {self.targets + 2} for {self.targets} targets, got {self.lengths[0]}; take "
+                "longer ones, or fewer targets"
             )
         if self.chat and not set(self.tasks) & set(RETRIEVAL):
             raise ConfigError(
@@ -169,10 +171,11 @@ def _by_length(y: str, **where: Any) -> Number:
 
 
 class Reach(Measurement):
-    """How far a causal language model reaches: cross-entropy and retrieval at growing lengths.
+    """How far a causal language model reaches: cross-entropy and retrieval at growing lengths. Measured by
+    `lengthwise reach`.
 
-    `text` is the cross-entropy of the same tokens at every length. The retrieval tasks ask for sentences in the text, and
-    `functions` for Boolean functions that the examples of a prompt show.
+    `text` is the cross-entropy of the same tokens at every length. The retrieval tasks ask for sentences in the text,
+    and `functions` for Boolean functions that the examples of a prompt show.
     """
 
     name = "reach"
@@ -213,8 +216,8 @@ class Reach(Measurement):
             "loss",
             "Cross-entropy of the same targets",
             "The cross-entropy of the last tokens of each text. They are the same at every length, and only the text "
-            "before them grows. Cross-entropies are per token of each model's own tokenizer, so compare them between models with "
-            "the same tokenizer only.",
+            "before them grows. Cross-entropies are per token of each model's own tokenizer, so compare them between "
+            "models with the same tokenizer only.",
         ),
         *(
             _scores(
@@ -251,9 +254,9 @@ class Reach(Measurement):
             title="Effective length",
             numbers=(Number(head="{task}", y="effective", by=("task",)),),
             about="The longest length up to which a non-increasing curve through the scores passes, with its 95 % interval. The "
-            f"cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at the "
-            f"shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers correct. Scores between "
-            "tested lengths are interpolated. Intervals are over examples and say nothing about other texts.",
+            f"cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at "
+            f"the shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers correct. Scores "
+            "between tested lengths are interpolated. Intervals are over examples and say nothing about other texts.",
         ),
         Numbers(
             title="Cross-entropy by length",
@@ -328,9 +331,7 @@ class Reach(Measurement):
         for (method, task), lengths in measured.items():
             about = {"method": method, "task": task}
             if task in WITH_DEPTH:
-                rows += [
-                    about | {"length": n, "correct": _share(parts), "n": parts[0]["n"]} for n, parts in lengths.items()
-                ]
+                rows += [about | {"length": n, "correct": _share(own), "n": own[0]["n"]} for n, own in lengths.items()]
             if task == TEXT:
                 (longest,) = lengths[max(lengths)]
                 cells = zip(longest["bins"], longest["bin_losses"], longest["bin_tokens"], strict=True)
@@ -342,46 +343,54 @@ class Reach(Measurement):
         return Table.from_rows(sorted(rows, key=lambda row: (order[row.get("task")], row.get("length") or 0)))
 
     def measure(self, model: "MeasuredModel", options: ReachOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each task, method, length and depth, the flags of other programs, and what was not reached."""
+        """Yield a row for each task, method, length and depth, the flags of other programs, and what was
+        not reached.
+        """
         yield from model.measure()
 
 
-def _share(parts: Sequence[Row]) -> float:
-    """Return the share of correct answers at all depths. They count as one example, because they have the same text and names."""
-    answers = [answer for row in parts for answer in row["answers"]]
+def _share(rows: Sequence[Row]) -> float:
+    """Return the share of correct answers at all depths. They count as one example, because they have the same text and
+    names.
+    """
+    answers = [answer for row in rows for answer in row["answers"]]
     return math.fsum(answers) / len(answers)
 
 
 def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[Row]]]) -> Iterator[Row]:
     """Yield the effective length of each method for each task, and the smaller one of cross-entropy and one needle.
 
-    The losses of the task text are compared with those of the model as it is at the shortest length, or with those of the method
-    itself if that was not measured. A task with fewer depths at a length than at another one was interrupted there, so only
-    shorter lengths count.
+    The losses of the task text are compared with those of the model as it is at the shortest length, or with those of
+    the method itself if that was not measured. A task with fewer depths at a length than at another one was interrupted
+    there, so only shorter lengths count.
     """
-    from lengthwise.analysis.intervals import of_share, over_texts
+    from lengthwise.analysis.estimates import Estimate, interval_of
     from lengthwise.analysis.statistics import EffectiveLength, longest_passing
 
     def lengths_of(method: str, task: str) -> list[int]:
-        counts = {length: len(parts) for length, parts in sorted(measured[method, task].items())}
+        counts = {length: len(rows) for length, rows in sorted(measured[method, task].items())}
         return list(itertools.takewhile(lambda length: counts[length] == max(counts.values()), counts))
 
     def of_task(method: str, task: str, lengths: Sequence[int]) -> EffectiveLength:
         parts = [measured[method, task][length] for length in lengths]
-        if task != TEXT:
-            return longest_passing(lengths, [of_share(_share(rows), rows[0]["n"]) for rows in parts], PASS, "higher")
+        if task != TEXT:  # with Wilson's intervals alone
+            shares = [Estimate(mean=_share(rows), standard_error=0.0, n=rows[0]["n"]) for rows in parts]
+            return longest_passing(lengths, [interval_of([one], share=True) for one in shares], PASS, "higher")
         (own,) = measured.get((OWN, TEXT), {}).get(lengths[0], parts[0])
         changes = [[a - b for a, b in zip(row["losses"], own["losses"], strict=True)] for (row,) in parts]
-        return longest_passing(lengths, list(map(over_texts, changes)), MARGIN, "lower")
+        means = [Estimate(mean=math.fsum(texts) / len(texts), groups=tuple(texts)) for texts in changes]
+        return longest_passing(lengths, [interval_of([one]) for one in means], MARGIN, "lower")
 
     for method in dict.fromkeys(method for method, _ in measured):
         tasks = {task: (task,) for other, task in measured if other == method}
         both = {HEADLINE: (TEXT, "needle")} if {TEXT, "needle"} <= set(tasks) else {}
         for name, of_name in {**both, **tasks}.items():
             if lengths := min((lengths_of(method, task) for task in of_name), key=len):
-                found = [of_task(method, task, lengths) for task in of_name]
-                known = not any(math.isnan(one.low) for one in found)
-                low, high = (min(getattr(one, end) for one in found) if known else math.nan for end in ("low", "high"))
-                shorter = replace(min(found, key=lambda one: one.value), low=low, high=high)
+                of_tasks = [of_task(method, task, lengths) for task in of_name]
+                known = not any(math.isnan(one.low) for one in of_tasks)
+                low, high = (
+                    min(getattr(one, end) for one in of_tasks) if known else math.nan for end in ("low", "high")
+                )
+                shorter = replace(min(of_tasks, key=lambda one: one.value), low=low, high=high)
                 interval = shorter.interval_text or "no interval"
                 yield {"method": method, "task": name, "effective": f"{shorter.text} ({interval})"}

@@ -114,13 +114,16 @@ class Recency(InContextProbe):
         for kind, (length, repeats) in kinds.items():
             sums: list[Tensor] = []
             for batch, positions in repeated_prompts(trained, options, length, repeats):
-                weights = [part.sum(0).cpu() for part in last_question_weights(trained.model, batch.inputs, positions)]
+                weights = [
+                    layer_weights.sum(0).cpu()
+                    for layer_weights in last_question_weights(trained.model, batch.inputs, positions)
+                ]
                 sums = [a + b for a, b in zip(sums, weights, strict=True)] if sums else weights
                 progress(len(batch) / len(kinds) / options.examples)
             means = torch.stack(sums) / options.examples
             layers, heads, _ = means.shape
-            parts = {"inputs": ([layers], on_inputs(means[-1:])), "labels": (range(1, layers + 1), on_labels(means))}
-            for on, (numbers, weights_on) in parts.items():
+            means_on = {"inputs": ([layers], on_inputs(means[-1:])), "labels": (range(1, layers + 1), on_labels(means))}
+            for on, (numbers, weights_on) in means_on.items():
                 if on == "inputs" or kind == "long":
                     keys: dict[str, Any] = {"layer": numbers, "head": heads, "place": range(weights_on.shape[-1])}
                     for row in grid_rows(keys, DIGITS, weight=weights_on):

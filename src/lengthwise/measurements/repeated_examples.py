@@ -107,13 +107,13 @@ class RepeatedExamples(InContextProbe):
         xs, ys = examples_of_prompts(trained, options, options.points)
         for prompt in prompts:
             examples = torch.tensor(prompt.examples) + (options.points - 2 if prompt.kind == "serial" else 0)
-            parts = []
+            values = []
             for batch, positions in prompt_batches(trained, options, xs[:, examples], ys[:, examples], TOKENS):
                 inputs = batch.inputs
                 logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
-                parts.append(task.curve(logits, batch).cpu())
+                values.append(task.curve(logits, batch).cpu())
                 progress(len(batch) / len(prompts) / options.examples)
-            yield from prompt_rows(prompt, torch.cat(parts).double(), resamples)
+            yield from prompt_rows(prompt, torch.cat(values).double(), resamples)
 
 
 def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iterator[Row]:
@@ -126,7 +126,7 @@ def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iter
         "score": number(float(scores.mean()), DIGITS),
         "low": number(float(low), DIGITS),
         "high": number(float(high), DIGITS),
-        "groups": [number(float(part.mean()), DIGITS) for part in scores.tensor_split(min(GROUPS, len(scores)))],
+        "groups": [number(float(group.mean()), DIGITS) for group in scores.tensor_split(min(GROUPS, len(scores)))],
         "start": prompt.start,
         "stop": prompt.stop,
         "n": len(values),
@@ -138,7 +138,9 @@ def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iter
 
 
 def interval(values: "Tensor", resamples: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its prompts."""
+    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its
+    prompts.
+    """
     import torch
 
     counts = torch.nn.functional.one_hot(resamples, len(values)).sum(1).double()
@@ -182,8 +184,8 @@ class Parts:
     def __post_init__(self) -> None:
         if self.points < 2 * self.dims:
             raise ConfigError(
-                f"points must be at least {2 * self.dims} (the instruction has 2 examples for each of {self.dims} dims), got "
-                f"{self.points}; set --points"
+                f"points must be at least {2 * self.dims} (the instruction has 2 examples for each of {self.dims} "
+                f"dims), got {self.points}; set --points"
             )
 
     @property
@@ -212,7 +214,9 @@ class Parts:
 
 
 def noise_prompt(parts: Parts, count: int) -> Prompt:
-    """Return the points with their last `count` replaced by noise, and then the target, which begins at index `points`."""
+    """Return the points with their last `count` replaced by noise, and then the target, which begins at
+    index `points`.
+    """
     if not 0 < count < parts.points:
         raise ConfigError(f"noise must be from 1 to {parts.points - 1} of the {parts.points} examples, got {count}")
     examples = (*range(parts.points - count), *parts.noise(count), *parts.target)
@@ -232,20 +236,24 @@ def instruction_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def target_prompt(parts: Parts, where: str) -> Prompt:
-    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of the length."""
+    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of
+    the length.
+    """
     remaining = parts.remaining(parts.instruction, parts.target)
     count = {"begin": parts.points - len(parts.instruction), "middle": remaining // 2, "end": remaining}[where]
     if count > remaining:
         raise ConfigError(
-            f"the prompt's length must be at least {parts.points + len(parts.target)} for a target after the first {parts.points} "
-            f"examples, got {parts.length}; set --lengths"
+            f"the prompt's length must be at least {parts.points + len(parts.target)} for a target after the first "
+            f"{parts.points} examples, got {parts.length}; set --lengths"
         )
     examples = (*parts.instruction, *parts.noise(count), *parts.target)
     return Prompt("target", where, examples, len(examples) - len(parts.target), len(examples))
 
 
 def answers_prompt(parts: Parts, where: str) -> Prompt:
-    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the answers."""
+    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the
+    answers.
+    """
     before, after = _split_noise(parts.remaining(parts.instruction, parts.answers, parts.target), where)
     examples = (*parts.instruction, *parts.noise(before), *parts.answers, *parts.noise(after), *parts.target)
     return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)
@@ -263,7 +271,9 @@ def duplicate_prompt(length: int, position: int | None) -> Prompt:
 
 
 def positions(length: int, count: int) -> list[int]:
-    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in short prompts."""
+    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in
+    short prompts.
+    """
     if length < 2 or count < 2:
         raise ConfigError(
             f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"

@@ -16,7 +16,9 @@ MAX_ROWS = 2**16  # of a batch
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(Config):
-    """How the models are trained further. Each row of a batch is a window of the text, given by the seed and the row's number."""
+    """How the models are trained further. Each row of a batch is a window of the text, given by the seed and the row's
+    number.
+    """
 
     length: int
     """Tokens of a training example."""
@@ -83,7 +85,8 @@ class RetentionOptions(ReachOptions):
             raise ConfigError("--tasks must contain text, because the report compares cross-entropies")
         if self.tune_sha256 == self.text_sha256:
             raise ConfigError(
-                "--tune and --text have the same content, so the model would be measured on its training text; name another --text"
+                "--tune and --text have the same content, so the model would be measured on its training text; name "
+                "another --text"
             )
         if self.tuning is not None and self.dtype == "float16":
             raise ConfigError("models are not trained in float16; take --dtype bfloat16 or float32")
@@ -103,10 +106,11 @@ class RetentionOptions(ReachOptions):
 
 
 class Retention(Reach):
-    """What language models lose when they are extended to longer texts, and what they gain.
+    """What language models lose when they are extended to longer texts, and what they gain. Measured by
+    `lengthwise extend`.
 
-    Cross-entropy and retrieval of the original model and of each extended one, at the training length and beyond. The changes of
-    cross-entropies are paired: the same tokens of the same texts, before and after.
+    Cross-entropy and retrieval of the original model and of each extended one, at the training length and beyond. The
+    changes of cross-entropies are paired: the same tokens of the same texts, before and after.
     """
 
     name = "retention"

@@ -1,4 +1,6 @@
-"""Scores by length, and what the evaluation of a run stores beside them. The report has charts of its own for scores."""
+"""Scores by length, and what the evaluation of a run stores beside them. The report has charts of its own
+for scores.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -40,14 +42,14 @@ class Scores(OfEvaluation):
     """The score of a run at one length. Measured by `lengthwise run`, and shown by `lengthwise show KEY`.
 
     A run is done when every question of its study has a score. `groups`: the means of groups of examples, which are the
-    same for all seeds. `baselines`: the scores of predictions without a model on the same examples; a model must beat the
-    floors among them to count as having learned the task.
+    same for all seeds. `baselines`: the scores of predictions without a model on the same examples; a model must beat
+    the floors among them to count as having learned the task.
     """
 
     name = SCORES
     columns = (
         key("length"),
-        value("mean", "score", bounds="metric", error="standard_error", groups="groups"),
+        value("mean", "score", bounds="metric", error="standard_error", groups="groups", examples="n"),
         note("standard_error"),
         note("n"),
         note("groups"),
@@ -95,8 +97,8 @@ class PositionScores(OfEvaluation):
 
 
 class FurtherScores(OfEvaluation):
-    """What else was found in the answers of a model: further scores of the task, the share of generated answers that cannot
-    be read, and some of these.
+    """What else was found in the answers of a model: further scores of the task, the share of generated answers that
+    cannot be read, and some of these.
 
     `name`: of the score, such as the component of a step whose share of correct answers is stored.
     """

@@ -83,7 +83,9 @@ class SpeedOptions(Options):
         self.model()  # checks the sizes
 
     def model(self, share_encoding: bool | None = None, mixer: str | None = None) -> ModelConfig:
-        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if one is named."""
+        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if
+        one is named.
+        """
         sizes = {name: getattr(self, name) for name in ("d_model", "num_layers", "num_heads")}
         if mixer is not None and "num_heads" not in MIXERS[mixer].settings:
             del sizes["num_heads"]
@@ -99,8 +101,9 @@ def _of_lengths(y: str, **more: Any) -> tuple[Number, ...]:
 
 
 ABOUT = (
-    "Model: d_model {d_model}, {num_layers} layers, {num_heads} heads, byte vocabulary, {dtype}; about {batch_tokens:,} "
-    f"tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} in the same round, with "
+    "Model: d_model {d_model}, num_layers {num_layers}, num_heads {num_heads}, byte vocabulary, {dtype}; about "
+    f"{{batch_tokens:,}} tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} "
+    "in the same round, with "
     "a 95 % interval by order statistics, which needs at least 6 rounds. {n} of {rounds} rounds are finished."
 )
 
@@ -126,10 +129,10 @@ CHART_TRAINING, TABLE_TRAINING = _ratios("training", ABOUT)
 
 
 class Speed(Measurement):
-    """The time and the memory of every encoding in a GPT-like model, relative to NoPE.
+    """The time and the memory of every encoding in a GPT-like model, relative to NoPE. Measured by `lengthwise bench`.
 
-    A training step is the forward pass, the backward pass and AdamW. In every round each encoding is measured once, in random
-    order, and its time is divided by that of NoPE in the same round.
+    A training step is the forward pass, the backward pass and AdamW. In every round each encoding is measured once, in
+    random order, and its time is divided by that of NoPE in the same round.
     """
 
     name = "speed"
@@ -197,7 +200,7 @@ class Speed(Measurement):
         for row in rows:
             if row.get("round") is not None:
                 counts.setdefault(row["length"], set()).add(row["round"])
-        found: list[Row] = []
+        derived: list[Row] = []
         for row in rows:
             at = row["length"], row.get("round")
             if at[1] is not None and (row["encoding"], row["length"]) in refused:
@@ -207,8 +210,8 @@ class Speed(Measurement):
                 for name in (*KINDS, "memory")
                 if row.get(name) is not None and (at[0], name, at[1]) in base
             }
-            found.append({**row, **ratios} | ({} if at[1] is None else {"n": len(counts[at[0]])}))
-        return Table.from_rows(found)
+            derived.append({**row, **ratios} | ({} if at[1] is None else {"n": len(counts[at[0]])}))
+        return Table.from_rows(derived)
 
     def unmeasured(self, answer: Table) -> dict[str, str]:
         """Return why encodings have no time at any length, by label."""

@@ -66,7 +66,8 @@ class Table:
         return Table({name: _unpacked(cells) for name, cells in data.items()})
 
     def groups(self, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[tuple[Any, ...], list[int]]:
-        """Return the numbers of the rows that `where` selects, by their cells in the columns `by`, in the order of the rows.
+        """Return the numbers of the rows that `where` selects, by their cells in the columns `by`, in the order of the
+        rows.
 
         A row is selected if it has the values of `where`, or one of several in a tuple. Rows with None in `y` or in a
         column of `by` are left out: these columns do not apply to them.
@@ -74,11 +75,11 @@ class Table:
         values = self.column(y)
         tests = [(self.column(name), v if isinstance(v, tuple) else (v,)) for name, v in where.items()]
         keys = list(zip(*map(self.column, by), strict=True)) if by else list(repeat((), len(self)))
-        found: dict[tuple[Any, ...], list[int]] = {}
+        rows_by_key: dict[tuple[Any, ...], list[int]] = {}
         for n, key in enumerate(keys):
             if values[n] is not None and None not in key and all(column[n] in known for column, known in tests):
-                found.setdefault(key, []).append(n)
-        return found
+                rows_by_key.setdefault(key, []).append(n)
+        return rows_by_key
 
     def combined(
         self, y: str, by: Sequence[str], where: Mapping[str, Any], how: How = "mean", weight: str = ""

@@ -67,7 +67,9 @@ class Training(Measurement):
     command = SHOW
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
-        """Return the curve with at most `MOST_POINTS` points, and a row with the last loss and the cost of the training."""
+        """Return the curve with at most `MOST_POINTS` points, and a row with the last loss and the cost of the
+        training.
+        """
         losses = [loss for loss in answer.column("loss") if math.isfinite(loss)]
         ends = {"last_loss": losses[-1] if losses else None, "seconds": facts.get("seconds")}
         ends |= {"megabytes": facts["peak_memory"] / 1e6 if "peak_memory" in facts else None}

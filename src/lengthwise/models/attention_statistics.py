@@ -36,9 +36,9 @@ def statistics(
 ) -> list[Statistics]:
     """Return the statistics of the attention of every layer for an input: one `Statistics` per layer, [b, h].
 
-    `inputs`, `positions` and `documents` are those of the model; `queries` is that of `attention.statistics`, and `edges`, `first`
-    and `last` are those of `attention.Bins`. No matrix of queries and keys is computed, so lengths far beyond training fit into
-    memory.
+    `inputs`, `positions` and `documents` are those of the model; `queries` is that of `attention.statistics`, and
+    `edges`, `first` and `last` are those of `attention.Bins`. No matrix of queries and keys is computed, so lengths far
+    beyond training fit into memory.
 
     >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # without padding, -1
     >>> layers[2].first[:, 5]  # for each row: the mass on the first 4 keys in layer 2, head 5
@@ -61,8 +61,8 @@ def statistics(
 def by_head(layers: Sequence[Statistics]) -> list[dict[str, Any]]:
     """Return one dictionary of plain numbers for each layer and head, means over the rows of the batch.
 
-    Keys: `layer`, `head`, `entropy` and `most_entropy` (nats), `first` and `last` (shares), and `histogram` (a share for each of
-    the `bins`); see `Statistics`.
+    Keys: `layer`, `head`, `entropy` and `most_entropy` (nats), `first` and `last` (shares), and `histogram` (a share
+    for each of the `bins`); see `Statistics`.
     """
     rows = []
     for layer, stats in enumerate(layers):

@@ -48,7 +48,8 @@ class Model(nn.Module, ABC):
     def new_cache(self, capacity: int = 0) -> Any:
         """Return an empty cache for `forward(cache=)`, for one text or one batch of texts.
 
-        `capacity`: the expected number of tokens. It saves memory, because a cache without room for more tokens is copied.
+        `capacity`: the expected number of tokens. It saves memory, because a cache without room for more tokens is
+        copied.
         """
 
     def embed_inputs(self, inputs: Tensor) -> Tensor:
@@ -86,16 +87,16 @@ class Model(nn.Module, ABC):
         generator: torch.Generator | None = None,
         stop: int | None = None,
         cached: bool = True,
-        prompt_part: int | None = None,
+        prefill_chunk_size: int | None = None,
     ) -> Int[Tensor, "b n"]:
         """Return the next tokens [b, n], n <= steps: greedy at temperature 0, otherwise drawn with `generator`.
 
-        Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b, t]
-        marks left padding (see `forward`); generated tokens belong to the document of the last token. `positions(tokens,
-        documents)` returns the position IDs of the tokens so far [b, n], and those of generated tokens as they come; an additional
-        token must not change them. None, or no function: 0, 1, 2, ... in each document. `cached=False` runs the whole prefix at
-        every step. `prompt_part`: the most prompt tokens in a forward pass with the cache, to need less memory for
-        logits. None: the whole prompt.
+        Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b,
+        t] marks left padding (see `forward`); generated tokens belong to the document of the last token.
+        `positions(tokens, documents)` returns the position IDs of the tokens so far [b, n], and those of generated
+        tokens as they come; an additional token must not change them. None, or no function: 0, 1, 2, ... in each
+        document. `cached=False` runs the whole prefix at every step. `prefill_chunk_size`: the most prompt tokens in a
+        forward pass with the cache, to need less memory for logits. None: the whole prompt.
         """
         if self.training:
             raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")
@@ -103,8 +104,10 @@ class Model(nn.Module, ABC):
             raise ConfigError(f"temperature must be 0 (greedy), or finite and at least 0.0001, got {temperature}")
         if steps < 0:
             raise ConfigError(f"steps must be at least 0, got {steps}")
-        if prompt_part is not None and (prompt_part < 1 or not cached):
-            raise ConfigError(f"prompt_part must be at least 1, and needs cached=True, got {prompt_part} and {cached=}")
+        if prefill_chunk_size is not None and (prefill_chunk_size < 1 or not cached):
+            raise ConfigError(
+                f"prefill_chunk_size must be at least 1, and needs cached=True, got {prefill_chunk_size} and {cached=}"
+            )
         cache = self.new_cache() if cached else None
         ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         first, end = 0, tokens.shape[1]  # the tokens of the next forward pass
@@ -117,9 +120,9 @@ class Model(nn.Module, ABC):
             new_positions = {} if ids is None else {"positions": ids[:, first:until]}
             return self(tokens[:, first:until], documents=new_documents, cache=cache, **new_positions)[:, -1]
 
-        while prompt_part is not None and steps and end - first > prompt_part:
-            forward(first + prompt_part)
-            first += prompt_part
+        while prefill_chunk_size is not None and steps and end - first > prefill_chunk_size:
+            forward(first + prefill_chunk_size)
+            first += prefill_chunk_size
         for _ in range(steps):
             logits = forward(end)
             if temperature:

@@ -61,7 +61,9 @@ class Block(WithMLP):
 
 
 class _BackendsUsed:
-    """The names of the backends used so far, one attribute each. A forward pass only writes them, so no graph depends on them."""
+    """The names of the backends used so far, one attribute each. A forward pass only writes them, so no graph depends
+    on them.
+    """
 
 
 class Decoder(Model):
@@ -69,11 +71,11 @@ class Decoder(Model):
 
     `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model passes `num_heads`, `head_dim`, `d_model` and
     `train_length` to it. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
-    `config.share_encoding`: one module for all layers of a choice, or one per layer (None: as in the encoding's source). A
-    choice may give its layers a window, a temperature and sinks (`config.layers`), whose modules are in `encodings` too. The
-    modifiers are computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records which
-    backends "auto" selected. Dropout is applied to the embeddings and to the outputs of attention and MLP. It is not applied to
-    attention weights, inside the MLP, or after the last norm.
+    `config.share_encoding`: one module for all layers of a choice, or one per layer (None: as in the encoding's
+    source). A choice may give its layers a window, a temperature and sinks (`config.layers`), whose modules are in
+    `encodings` too. The modifiers are computed once per module and forward pass. `backend`: see `attention.plan`;
+    `backends_used` records which backends "auto" selected. Dropout is applied to the embeddings and to the outputs of
+    attention and MLP. It is not applied to attention weights, inside the MLP, or after the last norm.
     """
 
     label = "a Transformer"
@@ -130,14 +132,16 @@ class Decoder(Model):
 
     @property
     def encoding_of_layer(self) -> list[int]:
-        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`module_indices` has all)."""
+        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`module_indices` has
+        all).
+        """
         return [indices[0] for indices in self.module_indices]
 
     def _initialize(self) -> None:
         """Draw the initial weights.
 
-        Token embeddings have unit scale, so that they and a sinusoidal table that is added have similar sizes. Every matrix
-        keeps the scale of its input. What the blocks add is divided by sqrt(2 num_layers).
+        Token embeddings have unit scale, so that they and a sinusoidal table that is added have similar sizes. Every
+        matrix keeps the scale of its input. What the blocks add is divided by sqrt(2 num_layers).
         """
         c = self.config
         for module in self.modules():
@@ -188,11 +192,11 @@ class Decoder(Model):
     ) -> Float[Tensor, "b t o"]:
         """Return the logits.
 
-        `positions`: the position IDs, with several axes for encodings that have them. Default: 0, 1, 2, ... in each document,
-        continued from the cache: a token follows the highest position of its row or document. `documents`: the document IDs; a
-        token attends only to its own document (left padding is a document of its own, for example -1). With a `cache`, `inputs`
-        are the tokens after the cached ones, and the cache is extended. `watch(layer, modifiers, span, mask, q, k, scale)` is
-        called in every layer with the arguments of its attention.
+        `positions`: the position IDs, with several axes for encodings that have them. Default: 0, 1, 2, ... in each
+        document, continued from the cache: a token follows the highest position of its row or document. `documents`:
+        the document IDs; a token attends only to its own document (left padding is a document of its own, for example
+        -1). With a `cache`, `inputs` are the tokens after the cached ones, and the cache is extended. `watch(layer,
+        modifiers, span, mask, q, k, scale)` is called in every layer with the arguments of its attention.
         """
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
@@ -317,7 +321,9 @@ def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
 
 
 class _Attention:
-    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one."""
+    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is
+    one.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Linear maps and the gated activation of the MLP, optimized for CPUs.
 
-torch multiplies float32 matrices with the library that it was built with, MKL, which uses wide registers only on Intel's
-processors. oneDNN, which torch includes too, has kernels for every processor: on an EPYC of 2024 it is twice as fast.
-Both sum the same products in a different order.
+torch multiplies float32 matrices with the library that it was built with, MKL, which uses wide registers only on
+Intel's processors. oneDNN, which torch includes too, has kernels for every processor: on an EPYC of 2024 it is twice as
+fast. Both sum the same products in a different order.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The compiled C++ library: attention on a CPU, and FIRE's segments (segments.py).
 
-library.py finds or compiles it, and building.py compiles the sources in csrc/. attention/fused/call.py has the parameters of an
-attention call.
+library.py finds or compiles it, and building.py compiles the sources in csrc/. attention/fused/call.py has the
+parameters of an attention call.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ def unsupported_reason() -> str | None:
     return _reason[0]
 
 
-# A compiled graph treats the result as a constant. This is what `torch.compiler.assume_constant_result` sets, without importing
-# torch's compiler.
+# A compiled graph treats the result as a constant. This is what `torch.compiler.assume_constant_result` sets, without
+# importing torch's compiler.
 unsupported_reason._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

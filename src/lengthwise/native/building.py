@@ -1,14 +1,15 @@
 """Compiles the C++ sources in csrc/ into a shared library. library.py finds it, keeps it and loads it.
 
-The file is called `attention-<sources>-<content>.so`. The first hash is of all files in csrc/, the flags and the platform, so a
-library that was made from something else is never found. The second is of the file's own content, so one that was cut
-short or changed is recognised before it is loaded: the system would end the process with SIGBUS.
+The file is called `attention-<sources>-<content>.so`. The first hash is of all files in csrc/, the flags and the
+platform, so a library that was made from something else is never found. The second is of the file's own content, so one
+that was cut short or changed is recognised before it is loaded: the system would end the process with SIGBUS.
 
-Compilation needs a C++17 compiler: `$CXX`, or `c++`, `g++` or `clang++` on PATH. It took 10 s on an idle machine with two cores
-and 50 s on a busy one. It needs no headers of Python or torch, and the library works with every version of both.
+Compilation needs a C++17 compiler: `$CXX`, or `c++`, `g++` or `clang++` on PATH. It took 10 s on an idle machine with
+two cores and 50 s on a busy one. It needs no headers of Python or torch, and the library works with every version of
+both.
 
-Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it does
-not compile, `CannotBuild` says why, and attention is served without it.
+Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it
+does not compile, `CannotBuild` says why, and attention is served without it.
 
 The standard library alone, and no import from the package: the build hook loads this file where nothing is installed.
 """
@@ -127,8 +128,8 @@ def compiler() -> list[str]:
         if path := shutil.which(name):
             return [path]
     raise CannotBuild(
-        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
-        "install g++) and restart"
+        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and "
+        "Ubuntu: apt install g++) and restart"
     )
 
 

@@ -1,9 +1,9 @@
 """Finds the compiled kernel and loads it; compiles it where there is none that can be used.
 
-It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels and
-for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare clone, the
-first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is written beside the
-source, where uninstalling would leave it.
+It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels
+and for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare
+clone, the first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is
+written beside the source, where uninstalling would leave it.
 
 A library is loaded only if its content has the hash that is in its name.
 """
@@ -99,8 +99,8 @@ def _for_this_process(content: bytes, reason: str) -> ctypes.CDLL:
     except OSError as error:
         raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(
-        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
-        f"{reason}. Set LENGTHWISE_CACHE to a folder that you can write to",
+        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store "
+        f"the library: {reason}. Set LENGTHWISE_CACHE to a folder that you can write to",
         stacklevel=user_stacklevel(),
     )
     return library

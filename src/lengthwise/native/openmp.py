@@ -20,10 +20,13 @@ def threads() -> Threads:
 
 @functools.cache
 def parallel_region() -> int | None:
-    """Return the address of `GOMP_parallel` in torch's OpenMP runtime; None if torch uses none, or one without it (macOS)."""
+    """Return the address of `GOMP_parallel` in torch's OpenMP runtime; None if torch uses none, or one without it
+    (macOS).
+    """
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return None
-    # In the order in which torch finds it: what all libraries share (a runtime in LD_PRELOAD comes first), then its own libraries.
+    # In the order in which torch finds it: what all libraries share (a runtime in LD_PRELOAD comes first), then its own
+    # libraries.
     for library in (None, str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")):
         try:
             function = ctypes.CDLL(library).GOMP_parallel

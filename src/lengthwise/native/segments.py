@@ -23,7 +23,9 @@ def is_available() -> bool:
 
 
 def supports(parameters: Sequence[Tensor]) -> bool:
-    """Whether the library supports the weights and biases of an MLP: all float32 or all float64, and of narrow layers."""
+    """Whether the library supports the weights and biases of an MLP: all float32 or all float64, and of
+    narrow layers.
+    """
     dtype = parameters[0].dtype
     if dtype not in (torch.float32, torch.float64) or max(x.shape[0] for x in parameters) > MAX_WIDTH:
         return False
@@ -54,7 +56,9 @@ def _widths(*widths: int) -> "ctypes.Array[ctypes.c_int64]":
 
 
 def _network(parameters: Sequence[Tensor]) -> tuple[object, ...]:
-    """Return the first arguments of a call: number of layers, widths, pointers to the parameters, and whether they are float32."""
+    """Return the first arguments of a call: number of layers, widths, pointers to the parameters, and whether they are
+    float32.
+    """
     biases = parameters[1::2]
     pointers = (ctypes.c_void_p * len(parameters))(*[x.data_ptr() for x in parameters])
     return len(biases), _widths(1, *[x.shape[0] for x in biases]), pointers, parameters[0].dtype == torch.float32

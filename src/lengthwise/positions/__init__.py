@@ -1,7 +1,7 @@
 """Position schemes, which assign position IDs to tokens: one file per scheme, and the list of all.
 
-Encodings do not depend on the scheme, so every scheme with one axis works with every encoding. The command line and the report read
-`POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
+Encodings do not depend on the scheme, so every scheme with one axis works with every encoding. The command line and the
+report read `POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
 """
 
 from typing import Any
@@ -23,7 +23,9 @@ POSITION_SCHEMES = Registry(
 
 
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
-    """Return the position scheme of a choice for the sequences of a task; consecutive positions if the choice is None."""
+    """Return the position scheme of a choice for the sequences of a task; consecutive positions if the
+    choice is None.
+    """
     scheme: PositionScheme = Consecutive() if choice is None else choice.build()
     return scheme.for_task(task)
 

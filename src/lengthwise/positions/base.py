@@ -47,8 +47,8 @@ def by_document(
 class PositionScheme(CheckedArguments):
     """A rule that assigns position IDs to tokens, in training and in evaluation.
 
-    Attention stays causal by index: a scheme changes positions, never which tokens are visible. Arguments are keyword-only
-    settings, each with a default.
+    Attention stays causal by index: a scheme changes positions, never which tokens are visible. Arguments are
+    keyword-only settings, each with a default.
     """
 
     kind: ClassVar[str] = "position scheme"
@@ -63,7 +63,8 @@ class PositionScheme(CheckedArguments):
         generator: torch.Generator,
         training: bool,
     ) -> Int[Tensor, "b t *axes"] | None:
-        """Return the positions of a batch, for each document separately. None means consecutive, which the model counts faster.
+        """Return the positions of a batch, for each document separately. None means consecutive, which the model counts
+        faster.
 
         They have an axis of `num_axes` numbers if that is more than one.
 
@@ -78,7 +79,9 @@ class PositionScheme(CheckedArguments):
         """Raise `ConfigError` if the scheme cannot assign positions to sequences of `tokens` tokens."""
 
     def for_task(self, task: Any) -> "PositionScheme":
-        """Return this scheme for the sequences of a task (`vocab_size` and so on); raise `ConfigError` if it does not apply."""
+        """Return this scheme for the sequences of a task (`vocab_size` and so on); raise `ConfigError` if it does not
+        apply.
+        """
         return self
 
     def require_axes_of(self, encodings: Iterable[Any]) -> None:
@@ -88,7 +91,8 @@ class PositionScheme(CheckedArguments):
                 encoding.require_axes(self.num_axes)
 
     def can_decode(self) -> bool:
-        """Return whether, in evaluation, a generated token gets a position that is final and changes no position before it.
+        """Return whether, in evaluation, a generated token gets a position that is final and changes no position before
+        it.
 
         Tasks that are scored by decoding refuse other schemes.
         """
@@ -138,7 +142,9 @@ class RandomPositions(PositionScheme):
 
     @abstractmethod
     def draw(self, rows: int, tokens: int, generator: torch.Generator) -> Int[Tensor, "b t"]:
-        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn independently, row after row."""
+        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn independently, row
+        after row.
+        """
 
     def draws(self, training: bool) -> bool:
         """Whether positions are drawn in this mode; otherwise they are consecutive."""

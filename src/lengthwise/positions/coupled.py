@@ -14,19 +14,23 @@ from lengthwise.positions.base import PositionScheme, by_document, require_numbe
 class Coupled(PositionScheme):
     """Position coupling: tokens that the task couples, such as digits of equal significance, share a position ID.
 
-    The task says which place every token has (`Task.coupling`): in `Addition(reverse=true, pad=true)`, + and SEP have place 1,
-    the units of both numbers and of the sum have place 2, the tens 3, and so on. The position of a token is its place plus k, and
-    tokens without a place (BOS, EOS) have position 0. In training every sequence draws k uniformly from {0, ..., max_position - m},
-    where m is its highest place; in evaluation k = 0. So all positions up to `max_position` are trained, also those that only
-    longer sequences have in evaluation. With k = 0, addition of n digits has positions up to n + 2.
+    The task says which place every token has (`Task.coupling`): in `Addition(reverse=true, pad=true)`, + and SEP have
+    place 1, the units of both numbers and of the sum have place 2, the tens 3, and so on. The position of a token is
+    its place plus k, and tokens without a place (BOS, EOS) have position 0. In training every sequence draws k
+    uniformly from {0, ..., max_position - m}, where m is its highest place; in evaluation k = 0. So all positions up to
+    `max_position` are trained, also those that only longer sequences have in evaluation. With k = 0, addition of n
+    digits has positions up to n + 2.
 
-    Positions repeat and decrease, so their distances do not reflect order, and attention is still causal by index. Causal
-    encodings that use distances treat a key at a higher position than its query as distance 0 (see `Digits`). The scheme is meant
-    for a table that is added to the embeddings: `Learned(max_length=103)` has rows for the positions up to 102.
+    Positions repeat and decrease, so their distances do not reflect order, and attention is still causal by index.
+    Causal encodings that use distances treat a key at a higher position than its query as distance 0 (see `Digits`).
+    The scheme is meant for a table that is added to the embeddings: `Learned(max_length=103)` has rows for the
+    positions up to 102.
 
-    Source: Cho et al. 2024, "Position Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure".
+    Source: Cho et al. 2024, "Position Coupling: Improving Length Generalization of Arithmetic Transformers Using Task
+    Structure".
     Code: HanseulJo/position-coupling (max_position = 102 in its example).
-    Differs: the code draws k for each example of a data set once per epoch, here each sequence of each batch has its own.
+    Differs: the code draws k for each example of a data set once per epoch, here each sequence of each batch has its
+    own.
 
     >>> from lengthwise.tasks import Addition
     >>> task = Addition(reverse=True, pad=True)
@@ -79,8 +83,8 @@ class Coupled(PositionScheme):
 
     def _refuse(self, highest: int, tokens: int) -> NoReturn:
         raise ConfigError(
-            f"Coupled: max_position must be at least {highest}, the highest position of a training sequence of {tokens} tokens, "
-            f"got {self.max_position}"
+            f"Coupled: max_position must be at least {highest}, the highest position of a training sequence of "
+            f"{tokens} tokens, got {self.max_position}"
         )
 
     def _task_coupling(self) -> Any:

@@ -1,4 +1,6 @@
-"""Digits (Abacus): the position of a digit is its index within its number, so digits of equal place value share a position."""
+"""Digits (Abacus): the position of a digit is its index within its number, so digits of equal place value share a
+position.
+"""
 
 from copy import copy
 from typing import Any
@@ -16,17 +18,18 @@ BYTES = tuple(range(48, 58))  # "0" ... "9"
 class Digits(PositionScheme):
     """Abacus: the digits of every number have positions k + 1, k + 2, k + 3, ..., and all other tokens have position 0.
 
-    In training k is uniform in {0, ..., max_offset}, the same for the whole batch; in evaluation k is 0. So positions of longer
-    numbers are trained too, up to max_offset + the longest number. Equal positions mean equal place values only if the task
-    writes the lowest digit first. Addition, Polynomial and Sorting of numbers write the highest digit first, as the NoPE study
-    does (`Addition(reverse=true)` only in its numbers): there, first digits share a position, whatever their place values.
-    Counting from the end of a number is impossible, because its length is not known while an answer is generated (`Coupled`
-    counts from the end in questions only).
+    In training k is uniform in {0, ..., max_offset}, the same for the whole batch; in evaluation k is 0. So positions
+    of longer numbers are trained too, up to max_offset + the longest number. Equal positions mean equal place values
+    only if the task writes the lowest digit first. Addition, Polynomial and Sorting of numbers write the highest digit
+    first, as the NoPE study does (`Addition(reverse=true)` only in its numbers): there, first digits share a position,
+    whatever their place values. Counting from the end of a number is impossible, because its length is not known while
+    an answer is generated (`Coupled` counts from the end in questions only).
 
-    Digits are the ten token IDs from `zero` on. None: the task's `digit_tokens`, or else the bytes 48 ... 57. Positions repeat and
-    decrease, so their distances do not reflect order. Attention is still causal by index. Causal encodings that use distances
-    (ALiBi, T5, KERPLE, Sandwich, FIRE, DAPE, Transformer-XL) treat a key at a higher position than its query as distance 0. The
-    scheme is meant for a table that is added to the embeddings, such as `Learned`, which has as many positions as rows.
+    Digits are the ten token IDs from `zero` on. None: the task's `digit_tokens`, or else the bytes 48 ... 57. Positions
+    repeat and decrease, so their distances do not reflect order. Attention is still causal by index. Causal encodings
+    that use distances (ALiBi, T5, KERPLE, Sandwich, FIRE, DAPE, Transformer-XL) treat a key at a higher position than
+    its query as distance 0. The scheme is meant for a table that is added to the embeddings, such as `Learned`, which
+    has as many positions as rows.
 
     Source: McLeish et al. 2024, "Transformers Can Do Arithmetic with the Right Embeddings".
     Code: mcleish7/arithmetic, abacus.py (max_k = 99, one offset for the batch).
@@ -50,8 +53,8 @@ class Digits(PositionScheme):
         if size is None or not scheme.digits or max(scheme.digits) >= size:
             vocabulary = "has vectors, not tokens" if size is None else f"has the token IDs 0 ... {size - 1}"
             raise ConfigError(
-                f"Digits: the task {type(task).__name__} {vocabulary}, and the digits would be {_listed(scheme.digits)}; "
-                "give zero=... (the ID of digit 0), or use another position scheme"
+                f"Digits: the task {type(task).__name__} {vocabulary}, and the digits would be "
+                f"{_listed(scheme.digits)}; give zero=... (the ID of digit 0), or use another position scheme"
             )
         return scheme
 

@@ -14,12 +14,13 @@ from lengthwise.positions.base import PositionScheme, by_document
 class Grid(PositionScheme):
     """Positions with several axes: every token has the coordinates that the task gives it (`Task.coordinates`).
 
-    In `CopyColumn`, they are the row and column of each symbol; the answer is a column to the right of the grid. Positions are the
-    same in training and in evaluation. More rows than in training are positions that did not occur on the axis of the rows, and
-    none on that of the columns. Only encodings with several axes read them: `AxialRoPE`, `RoPEMixed`, `LieRE` and `MRoPE` with two
-    sections.
+    In `CopyColumn`, they are the row and column of each symbol; the answer is a column to the right of the grid.
+    Positions are the same in training and in evaluation. More rows than in training are positions that did not occur on
+    the axis of the rows, and none on that of the columns. Only encodings with several axes read them: `AxialRoPE`,
+    `RoPEMixed`, `LieRE` and `MRoPE` with two sections.
 
-    Source: the row and column of an image's patches, as in Heo et al. 2024, "Rotary Position Embedding for Vision Transformer".
+    Source: the row and column of an image's patches, as in Heo et al. 2024, "Rotary Position Embedding for Vision
+    Transformer".
 
     >>> from lengthwise.tasks import CopyColumn
     >>> task = CopyColumn(columns=2)

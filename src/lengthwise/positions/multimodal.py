@@ -30,29 +30,31 @@ def multimodal_positions(
 ) -> Int[Tensor, "b t 3"]:
     """Return positions on the axes time, row and column, for `MRoPE`.
 
-    A token of text has the same number on all axes, which is the highest of its document so far + 1. A block of image or video
-    tokens begins at such a number s, and its token in frame f, row r and column c has the position (s + τ(f), s + r, s + c). τ(f)
-    is f in Qwen2-VL, and floor(f · `tokens_per_second` · seconds between frames) in Qwen2.5-VL. In Qwen3-VL and GLM-4V, texts
-    with timestamps lie between the frames of a video, so each frame is a block of its own, like an image.
+    A token of text has the same number on all axes, which is the highest of its document so far + 1. A block of image
+    or video tokens begins at such a number s, and its token in frame f, row r and column c has the position (s + τ(f),
+    s + r, s + c). τ(f) is f in Qwen2-VL, and floor(f · `tokens_per_second` · seconds between frames) in Qwen2.5-VL. In
+    Qwen3-VL and GLM-4V, texts with timestamps lie between the frames of a video, so each frame is a block of its own,
+    like an image.
 
-    `kinds`: 0 for text, 1 for image and 2 for video tokens (`mm_token_type_ids` in transformers). `images`, `videos`: the
-    frames, rows and columns of patches of each (`image_grid_thw`, `video_grid_thw`), in the order of the rows of the batch,
-    their documents, and tokens. `merge`: each token stands for `merge` x `merge` patches. `seconds`: the seconds from one frame of
-    each video to the next (`second_per_grid_ts`), default 1. `documents`: the document IDs; each document starts at 0, and padding
-    is a document of its own. The positions do not depend on other documents.
+    `kinds`: 0 for text, 1 for image and 2 for video tokens (`mm_token_type_ids` in transformers). `images`, `videos`:
+    the frames, rows and columns of patches of each (`image_grid_thw`, `video_grid_thw`), in the order of the rows of
+    the batch, their documents, and tokens. `merge`: each token stands for `merge` x `merge` patches. `seconds`: the
+    seconds from one frame of each video to the next (`second_per_grid_ts`), default 1. `documents`: the document IDs;
+    each document starts at 0, and padding is a document of its own. The positions do not depend on other documents.
 
-    For a part of a sequence, such as a chunk of a long prompt or a later turn, compute the positions of the whole sequence and
-    take the part. `following_positions` continues them while decoding, as `Decoder` does by itself.
+    For a part of a sequence, such as a chunk of a long prompt or a later turn, compute the positions of the whole
+    sequence and take the part. `following_positions` continues them while decoding, as `Decoder` does by itself.
 
     Raise `ConfigError`, among others if the images and videos do not have as many tokens as `kinds` says.
 
     Source: Wang et al. 2024, "Qwen2-VL"; Bai et al. 2025, "Qwen2.5-VL Technical Report".
     Code: huggingface/transformers, `get_rope_index` of models/qwen2_vl, qwen2_5_vl, qwen3_vl and glm4v.
-    Differs: transformers 5.23 lets the text behind a video follow its rows and columns (`text_follows="space"`). The paper lets
-    it follow the highest number, also that of time, which is larger in long videos. Its decoding continues from the highest
-    number. It has no documents, so a packed document continues the positions of the one before. A later chunk of a prompt gets
-    the positions of text, also where it has images. Two images without a token of text between them raise an error there. It
-    multiplies the seconds in float32 and rounds down, so a frame at a whole number may get the number below.
+    Differs: transformers 5.23 lets the text behind a video follow its rows and columns (`text_follows="space"`). The
+    paper lets it follow the highest number, also that of time, which is larger in long videos. Its decoding continues
+    from the highest number. It has no documents, so a packed document continues the positions of the one before. A
+    later chunk of a prompt gets the positions of text, also where it has images. Two images without a token of text
+    between them raise an error there. It multiplies the seconds in float32 and rounds down, so a frame at a whole
+    number may get the number below.
 
     >>> kinds = torch.tensor([[0, 1, 1, 1, 1, 0]])      # an image of 4 x 4 patches between two tokens of text
     >>> multimodal_positions(kinds, torch.tensor([[1, 4, 4]]))[0].T
@@ -158,8 +160,8 @@ def _document(kinds: list[int], blocks: dict[int, Iterator[Tensor]], row: int, t
             if block is None or len(block) > size:
                 there = "there is no further one" if block is None else f"the next one has {len(block)}"
                 raise ConfigError(
-                    f"row {row} of kinds has {size} {_NAMES[kind]} tokens where {there}; they must be whole {_NAMES[kind]}s, or "
-                    "frames of a video"
+                    f"row {row} of kinds has {size} {_NAMES[kind]} tokens where {there}; they must be whole "
+                    f"{_NAMES[kind]}s, or frames of a video"
                 )
             positions.append(block + start)
             start += int((block if text_follows == "highest" else block[:, 1:]).max()) + 1

@@ -1,4 +1,6 @@
-"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained positions."""
+"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained
+positions.
+"""
 
 from typing import Literal
 
@@ -13,18 +15,19 @@ BLOCK = 1 << 22  # random numbers drawn at a time (32 MiB); a longer range is no
 
 
 class Randomized(RandomPositions):
-    """Each sequence draws a uniformly random subset of {0, ..., max_length - 1} and uses it in ascending order as positions.
+    """Each sequence draws a uniformly random subset of {0, ..., max_length - 1} and uses it in ascending order as
+    positions.
 
-    Training at length t covers every position below `max_length`, and distances up to it, so a longer sequence has no untrained
-    positions. Sequences longer than `max_length` raise `ConfigError`. `at_evaluation="consecutive"` uses 0, 1, 2, ... in
-    evaluation, for studies that randomize positions only to augment training.
+    Training at length t covers every position below `max_length`, and distances up to it, so a longer sequence has no
+    untrained positions. Sequences longer than `max_length` raise `ConfigError`. `at_evaluation="consecutive"` uses 0,
+    1, 2, ... in evaluation, for studies that randomize positions only to augment training.
 
     Source: Ruoss et al. 2023, "Randomized Positional Encodings Boost Length Generalization of Transformers".
-    Code: google-deepmind/randomized_positional_encodings, models/positional_encodings.py (0 ... max_length - 1; the paper
-    counts from 1), drawn in evaluation too.
+    Code: google-deepmind/randomized_positional_encodings, models/positional_encodings.py (0 ... max_length - 1; the
+    paper counts from 1), drawn in evaluation too.
     Differs: the code shares one subset among the sequences of a batch, and its relative methods draw distances, not
-    positions. Here every sequence draws its own subset, so that a score does not depend on a single draw. mcleish7/arithmetic
-    (FIRE) draws only in training: `at_evaluation="consecutive"`.
+    positions. Here every sequence draws its own subset, so that a score does not depend on a single draw.
+    mcleish7/arithmetic (FIRE) draws only in training: `at_evaluation="consecutive"`.
 
     >>> scheme = Randomized(max_length=3)   # all of 0, 1, 2: the only subset of 3 tokens
     >>> scheme.draw(1, 3, torch.Generator())
@@ -50,7 +53,8 @@ class Randomized(RandomPositions):
     def _draw_row(self, tokens: int, generator: torch.Generator) -> Tensor:
         """Return the positions of one sequence.
 
-        In each round, every subset of the positions not drawn before is equally likely to be added, so the result is uniform.
+        In each round, every subset of the positions not drawn before is equally likely to be added, so the result is
+        uniform.
         """
         positions = torch.empty(0, dtype=torch.int64)
         while len(positions) < tokens:
@@ -65,6 +69,6 @@ class Randomized(RandomPositions):
     def require(self, tokens: int, training: bool) -> None:
         if self.draws(training) and tokens > self.max_length:
             raise ConfigError(
-                f"Randomized: max_length must be at least the number of tokens, {tokens}, got {self.max_length}; make it larger, "
-                "or the sequences shorter"
+                f"Randomized: max_length must be at least the number of tokens, {tokens}, got {self.max_length}; make "
+                "it larger, or the sequences shorter"
             )

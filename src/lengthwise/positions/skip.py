@@ -9,12 +9,13 @@ from lengthwise.positions.base import RandomPositions, require_number
 
 
 class Skip(RandomPositions):
-    """PoSE: training sequences are divided into chunks, and positions skip a random number of places between two chunks.
+    """PoSE: training sequences are divided into chunks, and positions skip a random number of places between two
+    chunks.
 
-    Token i of chunk c has position i + u_c, where u_0 = 0 and u_c is uniform in {u_(c-1), ..., target_length - t}. The t tokens
-    of a sequence are divided into `chunks` chunks: all but the last have a length uniform in {1, ..., about t / chunks}, and
-    the last has the rest. So positions stay below `target_length`, are consecutive within a chunk, and each distance below
-    `target_length` occurs in some sequence. Evaluation uses 0, 1, 2, ...
+    Token i of chunk c has position i + u_c, where u_0 = 0 and u_c is uniform in {u_(c-1), ..., target_length - t}. The
+    t tokens of a sequence are divided into `chunks` chunks: all but the last have a length uniform in {1, ..., about t
+    / chunks}, and the last has the rest. So positions stay below `target_length`, are consecutive within a chunk, and
+    each distance below `target_length` occurs in some sequence. Evaluation uses 0, 1, 2, ...
 
     Source: Zhu et al. 2023, "PoSE: Efficient Context Window Extension of LLMs via Positional Skip-wise Training", with
     two chunks.
@@ -56,11 +57,11 @@ class Skip(RandomPositions):
             return
         if tokens < self.chunks:
             raise ConfigError(
-                f"Skip: chunks must be at most the number of tokens, {tokens}, got {self.chunks}; use fewer chunks, or train on "
-                "longer sequences"
+                f"Skip: chunks must be at most the number of tokens, {tokens}, got {self.chunks}; use fewer chunks, or "
+                "train on longer sequences"
             )
         if tokens > self.target_length:
             raise ConfigError(
-                f"Skip: target_length must be at least the number of tokens, {tokens}, got {self.target_length}; make it larger, "
-                "or train on shorter sequences"
+                f"Skip: target_length must be at least the number of tokens, {tokens}, got {self.target_length}; make "
+                "it larger, or train on shorter sequences"
             )

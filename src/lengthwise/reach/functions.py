@@ -22,7 +22,9 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TokenizedPrompt:
-    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of each text."""
+    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of
+    each text.
+    """
 
     shared: Tokens
     labels: tuple[Tokens, Tokens]
@@ -35,7 +37,8 @@ class TokenizedPrompt:
 
 
 def boolean_functions(specs: Sequence[str] = (), dims: int = 8) -> tuple[Choice, ...]:
-    """Return the functions of specifications such as conjunction or threshold:noise=0.1, with `dims` unless one sets it.
+    """Return the functions of specifications such as conjunction or threshold:noise=0.1, with `dims` unless one sets
+    it.
 
     Without specifications, returns all Boolean functions. Raises `ConfigError` for a task of another kind.
     """
@@ -55,8 +58,8 @@ def prompts_of(
 ) -> tuple[list[str], list[int]]:
     """Return the prompts with `count` examples before the question, and their correct labels.
 
-    Each of the `examples` prompts has a function of its own, of which `most` inputs and one more are drawn. That last one is
-    the question at every number of examples.
+    Each of the `examples` prompts has a function of its own, of which `most` inputs and one more are drawn. That last
+    one is the question at every number of examples.
     """
     task: BooleanFunction = choice.build()
     xs, ys = (tensor.tolist() for tensor in task.examples_of(task.examples(seed, examples, most + 1)))
@@ -75,9 +78,9 @@ def predictions(
 ) -> dict[str, Any]:
     """Return the cells of a row: how often the more probable label is correct, and the log-probabilities of both.
 
-    If both labels are equally probable, the prediction counts as wrong. `constant` is the share of the more frequent label, and
-    `mass` the mean probability of the two labels together; near 0 the model predicts other text. `tokens`: of the longest prompt.
-    Raises `ConfigError` for a prompt with more tokens than `limit`.
+    If both labels are equally probable, the prediction counts as wrong. `constant` is the share of the more frequent
+    label, and `mass` the mean probability of the two labels together; near 0 the model predicts other text. `tokens`:
+    of the longest prompt. Raises `ConfigError` for a prompt with more tokens than `limit`.
     """
     prompts = [tokenize_prompt(model, text) for text in texts]
     longest = max(len(row) for prompt in prompts for row in prompt.rows)
@@ -102,8 +105,8 @@ def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
     shared = next((n for n, (a, b) in enumerate(zip(zero, one, strict=False)) if a != b), min(len(zero), len(one)))
     if not 0 < shared < min(len(zero), len(one)):
         raise ConfigError(
-            f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take another "
-            "model"
+            f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take "
+            "another model"
         )
     return TokenizedPrompt(zero[:shared], (zero[shared:], one[shared:]))
 
@@ -116,8 +119,8 @@ def _tokens(model: Pretrained, text: str) -> Tokens:
     vocab = model.model.get_input_embeddings().weight.shape[0]
     if tokens and max(tokens) >= vocab:
         raise ConfigError(
-            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the tokenizer "
-            "that the model was trained with into the folder"
+            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
+            "tokenizer that the model was trained with into the folder"
         )
     return tokens
 
@@ -128,9 +131,11 @@ def log_probabilities(
     batch_size: int,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> Tensor:
-    """Return the log-probabilities of the labels 0 and 1 after each prompt [p, 2], float64, summed over the label's tokens.
+    """Return the log-probabilities of the labels 0 and 1 after each prompt [p, 2], float64, summed over the label's
+    tokens.
 
-    All rows of a forward pass have the same length, so nothing is padded. A row that serves both labels is computed once.
+    All rows of a forward pass have the same length, so nothing is padded. A row that serves both labels is computed
+    once.
     """
     result = torch.empty(len(prompts), 2, dtype=torch.float64)
     rows: dict[Tokens, list[tuple[int, int]]] = {row: [] for prompt in prompts for row in prompt.rows}
@@ -155,7 +160,9 @@ def log_probabilities(
 
 @torch.no_grad()
 def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], num_last: int) -> Tensor:
-    """Return the log-probabilities [rows, num_last, vocab] of the tokens that follow the last `num_last` token slots, float64."""
+    """Return the log-probabilities [rows, num_last, vocab] of the tokens that follow the last `num_last` token slots,
+    float64.
+    """
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts can take more memory than the model.
     can_omit = "logits_to_keep" in inspect.signature(model.model.forward).parameters

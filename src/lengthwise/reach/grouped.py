@@ -1,7 +1,8 @@
 """The attention of transformers without copies of keys and values, for models whose heads share them.
 
-With a mask, which every chunk after the first has, transformers repeats the keys and values of all groups. In a model with few
-layers for its groups, these copies are as large as the cache. Here each group of heads is computed on its own, from views.
+With a mask, which every chunk after the first has, transformers repeats the keys and values of all groups. In a model
+with few layers for its groups, these copies are as large as the cache. Here each group of heads is computed on its own,
+from views.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports no torch."""
+"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports
+no torch.
+"""
 
 import itertools
 import re
@@ -19,9 +21,9 @@ def retrieval_rows(
 ) -> list[TaskRows]:
     """Return the examples of retrieval tasks at lengths in words, with the question and the answer.
 
-    The names and numbers of an example are those of `lengthwise reach` with the same seed, and the same at every length. The
-    sentences are placed at five depths in turn, in windows that are evenly spaced over the text. Raises `ConfigError` for a text
-    that is shorter than a length, and for a length that is too short for a task.
+    The names and numbers of an example are those of `lengthwise reach` with the same seed, and the same at every
+    length. The sentences are placed at five depths in turn, in windows that are evenly spaced over the text. Raises
+    `ConfigError` for a text that is shorter than a length, and for a length that is too short for a task.
     """
     words: dict[str, int] = {}
     spelled: list[str] = []
@@ -38,8 +40,8 @@ def retrieval_rows(
             free = len(filler) - length
             if free < 0:
                 raise ConfigError(
-                    f"--text {text.path} has {len(filler):,} words, fewer than the length of {length:,}; name a longer text, or "
-                    "shorter --lengths"
+                    f"--text {text.path} has {len(filler):,} words, fewer than the length of {length:,}; name a longer "
+                    "text, or shorter --lengths"
                 )
             rows: list[dict[str, str | int]] = []
             for n in range(count):

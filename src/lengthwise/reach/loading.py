@@ -83,8 +83,8 @@ def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
             raise ConfigError(f"{problem}; name a model whose tokenizer reads any text") from None
         if tokens and max(tokens) >= vocab:
             raise ConfigError(
-                f"{pretrained.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
-                "tokenizer that the model was trained with into the folder"
+                f"{pretrained.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; "
+                "copy the tokenizer that the model was trained with into the folder"
             )
         return tokens
 
@@ -94,10 +94,13 @@ def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
 
 
 def chat_of(pretrained: Pretrained) -> Chat:
-    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` if it has none, or if it cannot be used."""
+    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` if it has none, or if it cannot be
+    used.
+    """
     if not getattr(pretrained.tokenizer, "chat_template", None):
         raise ConfigError(
-            f"{pretrained.folder}: its tokenizer has no chat template; omit --chat, or name a model that was trained with one"
+            f"{pretrained.folder}: its tokenizer has no chat template; omit --chat, or name a model that was trained "
+            "with one"
         )
     message = [{"role": "user", "content": MESSAGE}]
     try:

@@ -42,8 +42,8 @@ Show = Callable[[str, float, float], None]  # receives a description, the finish
 class MeasuredModel:
     """A loaded model, and what was measured about it.
 
-    `rows`: those of earlier calls, which are not measured again. `windows`: of the text, one for each example. `facts`: what the
-    file says about windows and chats.
+    `rows`: those of earlier calls, which are not measured again. `windows`: of the text, one for each example. `facts`:
+    what the file says about windows and chats.
     """
 
     pretrained: Pretrained
@@ -77,21 +77,27 @@ class MeasuredModel:
                 pass  # raises for an encoding that the model cannot have
 
     def _require_examples(self, task: str) -> None:
-        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its answers."""
+        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its
+        answers.
+        """
         shortest = self.options.lengths[0]
         try:
             prompts = [self._prompt(task, shortest, 0.5, n) for n in range(len(self.windows))]
         except ConfigError as error:
             raise ConfigError(
-                f"--lengths {shortest} is too short for the task {task}: {error}; take longer --lengths, or other --tasks"
+                f"--lengths {shortest} is too short for the task {task}: {error}; take longer --lengths, or other "
+                "--tasks"
             ) from None
         if any(self.pretrained.tokenizer.unk_token_id in prompt.tokens[-prompt.answer :] for prompt in prompts):
             raise ConfigError(
-                f"its tokenizer has no tokens for the names and numbers of the task {task}; measure --tasks text, or another model"
+                f"its tokenizer has no tokens for the names and numbers of the task {task}; measure --tasks text, or "
+                "another model"
             )
 
     def continue_from(self, answer: FileAnswer) -> None:
-        """Do not measure the rows of an answer again. The format of its chats counts, because a template may contain the date."""
+        """Do not measure the rows of an answer again. The format of its chats counts, because a template may contain
+        the date.
+        """
         self.rows = list(answer.rows)
         if "chat" in answer.origin:
             self.chat = Chat.from_data(answer.origin["chat"])
@@ -99,7 +105,9 @@ class MeasuredModel:
     # ---- what is measured, and what is left out ----------------------------------------------------------------------
 
     def row_keys(self) -> Iterator[tuple[str, int, list[Row]]]:
-        """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys of the rows."""
+        """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys
+        of the rows.
+        """
         options = self.options
         tasks = [task for task in options.tasks if task != FUNCTIONS]
         for length in options.lengths if tasks else ():
@@ -109,7 +117,9 @@ class MeasuredModel:
             yield "shots", shots, [{"task": FUNCTIONS, "function": label, "prompts": kind} for label, kind in pairs]
 
     def measure(self) -> Iterator[Row]:
-        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and flags."""
+        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and
+        flags.
+        """
         finished = {_key(row) for row in self.rows if "reason" not in row}
         for axis, size, of_method in self.row_keys():
             row_keys = [{"method": m, **row_key, axis: size} for m in self.options.methods for row_key in of_method]
@@ -145,9 +155,11 @@ class MeasuredModel:
         return f"{TOO_SLOW} {self.max_minutes:g}{about}" if seconds > left else None
 
     def _seconds_estimate(self, method: str, axis: str, size: int) -> float:
-        """Return the mean seconds of a row at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
+        """Return the mean seconds of a row at a length, extrapolated from shorter lengths; 0 if nothing was measured
+        yet.
 
-        The growth from one length to the next is that of the last two measured lengths; with one of them, it is quadratic.
+        The growth from one length to the next is that of the last two measured lengths; with one of them, it is
+        quadratic.
         """
         times: dict[int, list[float]] = {}
         for row in self.rows:
@@ -224,7 +236,9 @@ class MeasuredModel:
                 yield example
 
     def _cross_entropy(self, reader: Reader, row_key: Row) -> dict[str, Any]:
-        """Return the mean loss of the targets of each text, and for ranges of positions their tokens and mean losses."""
+        """Return the mean loss of the targets of each text, and for ranges of positions their tokens and
+        mean losses.
+        """
         length, losses, bin_losses = row_key["length"], [], []
         rows = reader.sampled_rows(length - 1, self.options.targets)
         starts = [start for start in bin_starts(length) if any(start <= row + 1 for row in rows)]

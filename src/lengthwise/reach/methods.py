@@ -79,8 +79,8 @@ def _rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausa
         other = LengthwiseForCausalLM(LengthwiseConfig(**settings))
     if set(other.state_dict()) != set(state):
         raise ConfigError(
-            f"{choice.label} has other parameters than the model's own encoding, so the weights do not fit; name a method without "
-            "parameters"
+            f"{choice.label} has other parameters than the model's own encoding, so the weights do not fit; name a "
+            "method without parameters"
         )
     other = LengthwiseForCausalLM(LengthwiseConfig(**settings))
     other.load_state_dict(state, assign=True)

@@ -28,7 +28,9 @@ DEPENDS_ON_LENGTH = ("dynamic", "longrope")  # rotations of transformers that ch
 
 
 class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer of a cache with room for `capacity` tokens. Appending copies nothing, while `DynamicLayer` copies all tokens."""
+    """A layer of a cache with room for `capacity` tokens. Appending copies nothing, while `DynamicLayer` copies all
+    tokens.
+    """
 
     def __init__(self, capacity: int):
         super().__init__()
@@ -59,7 +61,9 @@ def _room(like: Tensor, capacity: int) -> Tensor:
 
 @dataclass
 class Reader:
-    """A model that reads long texts. `cache_bytes`: the size of the last text's cache, as far as it grows with the text."""
+    """A model that reads long texts. `cache_bytes`: the size of the last text's cache, as far as it grows with the
+    text.
+    """
 
     model: Any
     cache_bytes: int = 0
@@ -86,7 +90,9 @@ class Reader:
 
     @torch.no_grad()
     def losses(self, tokens: Sequence[int], rows: Sequence[int]) -> Tensor:
-        """Return the cross-entropy of the tokens after some rows, float64 [rows], in nats. Row 0 predicts the second token."""
+        """Return the cross-entropy of the tokens after some rows, float64 [rows], in nats. Row 0 predicts the second
+        token.
+        """
         ids = torch.tensor([tokens], device=self.model.device)
         rows_at_once = max(1, self.max_rows // 8)  # float64 needs twice the memory, and float32 is biased by up to 1e-5
         losses = [
@@ -152,8 +158,8 @@ def _size(cache: Any) -> int:
 def use_process(threads: int) -> None:
     """Configure threads and memory of a process of our own: freed tensors are returned to the system.
 
-    The tensors of a chunk grow with the text before it. Otherwise the C library would keep the memory of smaller ones, which the
-    larger ones cannot use.
+    The tensors of a chunk grow with the text before it. Otherwise the C library would keep the memory of smaller ones,
+    which the larger ones cannot use.
     """
     torch.set_num_threads(threads)
     with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
@@ -163,8 +169,9 @@ def use_process(threads: int) -> None:
 def needs_whole_text(model: Any) -> bool:
     """Return whether chunks of a text would give other logits than one forward pass, or none.
 
-    This is so if angles of rotations depend on the length of the text, if an encoding in a model of transformers reads content, or
-    if a layer of transformers keeps a recurrent state: some of them (Mamba, Jamba, Bamba) begin each chunk without the state.
+    This is so if angles of rotations depend on the length of the text, if an encoding in a model of transformers reads
+    content, or if a layer of transformers keeps a recurrent state: some of them (Mamba, Jamba, Bamba) begin each chunk
+    without the state.
     """
     if isinstance(model, LengthwiseForCausalLM):
         modules = getattr(model.model, "encodings", ())
@@ -180,7 +187,9 @@ def needs_whole_text(model: Any) -> bool:
 
 
 def position_limit(model: Any, claimed: int | None) -> int | None:
-    """Return the longest text that a model has positions for; None without a limit. Only tables of positions have one."""
+    """Return the longest text that a model has positions for; None without a limit. Only tables of
+    positions have one.
+    """
     if isinstance(model, LengthwiseForCausalLM):
         limit: int | None = model.model.max_length
         return limit

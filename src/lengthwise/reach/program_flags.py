@@ -1,8 +1,8 @@
 """Flags with which vLLM and llama.cpp compute a method in the same model, where they compute the same angles.
 
-Sources: the page "Context Extension" of vLLM's documentation, and its `model_executor/layers/rotary_embedding`; llama.cpp's
-tools/server/README.md, its src/llama-context.cpp, and `rope_yarn` of ggml. Versions of both programs differ in what they do with an
-attention factor of YaRN other than 0.1 ln s + 1, so there are no flags for one.
+Sources: the page "Context Extension" of vLLM's documentation, and its `model_executor/layers/rotary_embedding`;
+llama.cpp's tools/server/README.md, its src/llama-context.cpp, and `rope_yarn` of ggml. Versions of both programs differ
+in what they do with an attention factor of YaRN other than 0.1 ln s + 1, so there are no flags for one.
 """
 
 import json
@@ -29,7 +29,9 @@ ATTENTION_FACTOR = ("attention_factor", "mscale", "mscale_all_dim")
 
 @dataclass(frozen=True)
 class Rotation:
-    """The only rotation of a method, in place of the model's own. `longest`: the length that it means, if it has a factor."""
+    """The only rotation of a method, in place of the model's own. `longest`: the length that it means, if it has a
+    factor.
+    """
 
     config: Any
     choice: Choice

@@ -48,8 +48,8 @@ def windows(
     Starts are counted from 0 in a unit. "tokens": of the tokens of the whole text, without those that a tokenizer adds.
     "characters": of its Unicode characters; the window has the first tokens of the text from there.
 
-    Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of two of
-    them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
+    Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of
+    two of them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
     """
     if len(text.content) > CHARACTERS * longest * examples:
         ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]
@@ -60,8 +60,8 @@ def windows(
     free = len(tokens) - longest
     if free < 0:
         raise ConfigError(
-            f"--text {text.path} has {len(tokens):,} tokens, fewer than the longest length of {longest:,}; name a longer text, or "
-            "shorter --lengths"
+            f"--text {text.path} has {len(tokens):,} tokens, fewer than the longest length of {longest:,}; name a "
+            "longer text, or shorter --lengths"
         )
     count = min(examples, 1 + free // targets)
     starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]

@@ -17,7 +17,7 @@ def content(summary: Summary, suffix: str) -> bytes:
     if suffix != "html":
         return picture(panels(summary), suffix)
     measurement, data = summary.measurement, _data(summary)
-    abouts = dict.fromkeys(part["about"] for part in (*data["charts"], *data["tables"]))
+    abouts = dict.fromkeys(item["about"] for item in (*data["charts"], *data["tables"]))
     facts = "; ".join(f"{name} {text}" for name, text in facts_table(summary.facts))
     texts = [text for text in (*abouts, data["remarks"], f"{facts}.") if text]
     tables = [_table(table, measurement.series) for table in data["tables"] if table["rows"]]

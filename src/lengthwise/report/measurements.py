@@ -47,7 +47,7 @@ class Context:
 
 def chapters(task: TaskFindings, looks: Looks) -> list[dict[str, Any]]:
     """Return the template's data of the task's answers, by chapter, in the order of the list of measurements."""
-    found = [s for name in MEASUREMENTS for s in task.answers.get(name, ())]
+    all_summaries = [s for name in MEASUREMENTS for s in task.answers.get(name, ())]
     return [
         {
             "title": title,
@@ -55,7 +55,7 @@ def chapters(task: TaskFindings, looks: Looks) -> list[dict[str, Any]]:
             "legend": [{"label": label, "look": looks[label]} for label in looks if label in _labels(group)],
             "sections": [section(summary, Context.of(task), looks) for summary in group],
         }
-        for title, summaries in groupby(found, key=lambda summary: summary.measurement.chapter)
+        for title, summaries in groupby(all_summaries, key=lambda summary: summary.measurement.chapter)
         for group in [list(summaries)]
     ]
 
@@ -80,15 +80,17 @@ def section(summary: Summary, context: Context, looks: Looks) -> dict[str, Any]:
 
 def _excerpts(summary: Summary, excerpts: Excerpts) -> dict[str, Any]:
     """Return the first of the rows of each encoding, empty without any."""
-    found = []
+    shown = []
     for series in summary.series:
         rows = [row for run in series.runs for row in run if all(row.get(n) == v for n, v in excerpts.where.items())]
-        found += [{"label": series.label, **row} for row in sorted(rows, key=itemgetter("length"))[:SHOWN_EXCERPTS]]
-    return {"title": excerpts.title, "rows": found} if found else {}
+        shown += [{"label": series.label, **row} for row in sorted(rows, key=itemgetter("length"))[:SHOWN_EXCERPTS]]
+    return {"title": excerpts.title, "rows": shown} if shown else {}
 
 
 def sequences_text(summary: Summary, unit: str) -> str:
-    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40 symbols)`."""
+    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40
+    symbols)`.
+    """
     wanted = summary.question.get("examples", summary.n)
     requested = f" (of {wanted} requested)" if summary.n != wanted else ""
     lengths = f"{join_names([f'{n:,}' for n in summary.lengths])} {unit}"
@@ -177,8 +179,8 @@ class _Drawing:
     # ---- lines with intervals -----------------------------------------------------------------------------------------
 
     def _lines(self, chart: Chart) -> dict[str, Any]:
-        found = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
-        xs = [x for (x,) in in_order(key for values in found for key in values)]
+        of_all_series = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
+        xs = [x for (x,) in in_order(key for values in of_all_series for key in values)]
         xs = [x for x in xs if isinstance(x, int)] if chart.to_scale else xs
         if not xs:
             return {}
@@ -188,7 +190,7 @@ class _Drawing:
             columns = replace(columns, at=xs, low=0, high=max(xs))
         noun = self.measurement.counted if self.summary.n != 1 else self.measurement.counted.removesuffix("s")
         lines = []
-        for series, values in zip(self.summary.series, found, strict=True):
+        for series, values in zip(self.summary.series, of_all_series, strict=True):
             counts = f"{self.summary.n:,} {noun}" if self.summary.n else ""
             if series.seeds:
                 counts = f"{len(series.runs)} seed{'s' if len(series.runs) != 1 else ''} × {counts}"
@@ -276,10 +278,10 @@ class _Drawing:
         if top is None:
             bottom, top = frame(min(max(y, -chart.cut), chart.cut) for y in values)
         xs = sorted({x for line in lines.values() for x in line})
-        parts = [_named(name, value) for name, value in zip(facets, place[1:], strict=True)]
+        facet_names = [_named(name, value) for name, value in zip(facets, place[1:], strict=True)]
         if len(same) > 1:
-            parts = [f"layers {place[1]} to {same[-1][1]}"]
-        name = ", ".join(([self._label(place[0])] if place[0] >= 0 else []) + parts)
+            facet_names = [f"layers {place[1]} to {same[-1][1]}"]
+        name = ", ".join(([self._label(place[0])] if place[0] >= 0 else []) + facet_names)
         described = self._described(
             "line",
             chart,
@@ -301,7 +303,9 @@ class _Drawing:
         return about | {"label": label, "look": self.looks[label]}
 
     def _curve_rows(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Row]:
-        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are pale."""
+        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are
+        pale.
+        """
         last = max(sum(run == 0 for _, run, *_ in lines) - 1, 0)
         rows: list[Row] = []
         first_seed = 0
@@ -327,9 +331,11 @@ class _Drawing:
     def _bars(self, chart: Chart) -> dict[str, Any]:
         """Return a bar chart for each encoding, or one of the first run if the bars are not of an encoding."""
         column, first = self.measurement.column(chart.y), chart.seeds == "first"
-        found = summarize(self.summary, chart.y, chart.by, chart.where, chart.how, first_seed=first)
-        steps = summarize(self.summary, chart.steps, chart.by, chart.where) if chart.steps else [{} for _ in found]
-        shown_series = list(zip(self.summary.series, found, steps, strict=True))
+        of_all_series = summarize(self.summary, chart.y, chart.by, chart.where, chart.how, first_seed=first)
+        steps = (
+            summarize(self.summary, chart.steps, chart.by, chart.where) if chart.steps else [{} for _ in of_all_series]
+        )
+        shown_series = list(zip(self.summary.series, of_all_series, steps, strict=True))
         shown_series = shown_series if "encoding" in chart.facet else shown_series[:1]
         highest = top_of_intervals(i for _, values, more in shown_series for i in (*values.values(), *more.values()))
         xs = sorted({key[-1] for _, values, _ in shown_series for key in values})

@@ -12,7 +12,9 @@ ROW = 18  # pixels
 
 
 def overview(tasks: Sequence[TaskFindings]) -> list[dict[str, Any]]:
-    """Return the template's data: one heat map for each task with at least two encodings and two lengths that have scores."""
+    """Return the template's data: one heat map for each task with at least two encodings and two lengths that have
+    scores.
+    """
     return [
         {"label": task.title, "number": number, "note": _ends(task), "chart": _map(task)}
         for number, task in enumerate(tasks)
@@ -31,8 +33,9 @@ def _map(task: TaskFindings) -> Chart:
     ]
     longer = next((n for n in task.lengths if task.is_new(n)), task.lengths[0])
     described = (
-        f"{task.title}: heat map of {task.metric_label}, {task.metric.better} is better. Rows: {len(ranked)} encodings, best at "
-        f"{longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths from {min(task.lengths):,} to "
+        f"{task.title}: heat map of {task.metric_label}, {task.metric.better} is better. Rows: {len(ranked)} "
+        f"encodings, best at {longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths "
+        f"from {min(task.lengths):,} to "
         f"{longest:,}. The section of the task has all numbers in a table."
     )
     return Chart(
@@ -51,8 +54,8 @@ def _map(task: TaskFindings) -> Chart:
 def ends(task: TaskFindings) -> tuple[float, float]:
     """Return the scores of the palest cell and of the one with the strongest colour.
 
-    Shares reach from 0 to 1. Other scores reach from the best one to the worst one, or to twice the distance between the best one
-    and the median, if that is nearer: one model that fails would otherwise make all others look equal.
+    Shares reach from 0 to 1. Other scores reach from the best one to the worst one, or to twice the distance between
+    the best one and the median, if that is nearer: one model that fails would otherwise make all others look equal.
     """
     if task.metric.share:
         return (0.0, 1.0) if task.metric.better == "higher" else (1.0, 0.0)

@@ -44,7 +44,9 @@ class ReportError(ValueError):
 
 
 def render(findings: Findings, ties: Ties = "average") -> str:
-    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
+    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see
+    `ranking`.
+    """
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
@@ -124,12 +126,12 @@ def _remove_stale_drafts(folder: Path) -> None:
 
 def section_ids(titles: Sequence[str]) -> list[str]:
     """Return an id for each section, made of its title, so that links stay valid when other tasks are added."""
-    found: list[str] = []
+    ids: list[str] = []
     for title in titles:
         words = "-".join(re.findall("[a-z0-9]+", title.lower())) or "task"
         name = f"task-{words}"
-        found.append(name if name not in found else f"{name}-{sum(one.startswith(name) for one in found) + 1}")
-    return found
+        ids.append(name if name not in ids else f"{name}-{sum(one.startswith(name) for one in ids) + 1}")
+    return ids
 
 
 def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -
         "heads": heads,
         "groups": groups,
         "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
-        "asked": _example_counts(task),
+        "example_counts": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "chapters": chapters(task, looks),
@@ -276,7 +278,9 @@ def _json(data: Any) -> str:
 
 
 def packed(data: Any) -> str:
-    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of it."""
+    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of
+    it.
+    """
     text = _json(data)
     if len(text) < COMPRESSED:
         return f'<script type="application/json">{text}</script>'

@@ -31,7 +31,9 @@ class Picture:
 
 
 def require_format(name: str) -> str:
-    """Return the name of a format. Raises `ConfigError` for an unknown one, and if the library that draws is missing."""
+    """Return the name of a format. Raises `ConfigError` for an unknown one, and if the library that draws
+    is missing.
+    """
     if name not in FORMATS:
         raise ConfigError(f"there is no format {name!r}{near_miss(name, FORMATS)}; available: {', '.join(FORMATS)}")
     if importlib.util.find_spec("vl_convert") is None:
@@ -40,30 +42,32 @@ def require_format(name: str) -> str:
 
 
 def pictures(findings: Findings) -> list[Picture]:
-    """Return all charts of the page in its order: for each task the heat map, the scores, the training and the probes."""
+    """Return all charts of the page in its order: for each task the heat map, the scores, the training and
+    the probes.
+    """
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     maps = {item["number"]: item["chart"] for item in overview(findings.tasks)}
-    found: list[Picture] = []
+    drawn: list[Picture] = []
     names: set[str] = set()
     for number, task in enumerate(findings.tasks):
         data = task_data(task, number, looks)
         for chart in (*([maps[number]] if number in maps else []), *charts_in(data)):
             name = _new_name(f"{ids[number].removeprefix('task-')}-{_words(chart.title)}", names)
             title = f"{task.title}: {chart.title}"
-            found.append(Picture(name, Panel(title, chart.note, chart)))
-    return found
+            drawn.append(Picture(name, Panel(title, chart.note, chart)))
+    return drawn
 
 
-def charts_in(part: Any) -> Iterator[Chart]:
+def charts_in(data: Any) -> Iterator[Chart]:
     """Yield the charts in the data of a template."""
-    if isinstance(part, Chart):
-        yield part
-    elif isinstance(part, dict):
-        for value in part.values():
+    if isinstance(data, Chart):
+        yield data
+    elif isinstance(data, dict):
+        for value in data.values():
             yield from charts_in(value)
-    elif isinstance(part, (list, tuple)):
-        for value in part:
+    elif isinstance(data, (list, tuple)):
+        for value in data:
             yield from charts_in(value)
 
 

@@ -18,7 +18,8 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the rest.
+    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the
+    rest.
 
     `lineage`: whether a run started from the weights of another one.
     """
@@ -62,15 +63,15 @@ def megabytes(value: Any) -> str:
 
 def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return a task's settings by part: ("model", [("d model", "128"), ...])."""
-    parts: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, list[tuple[str, str]]] = {}
     for name, value in task.settings.items():
-        part, _, rest = name.partition(".")
+        group, _, rest = name.partition(".")
         if name != "training.train_examples":  # shown as a sentence, below
-            parts.setdefault(part if rest else "run", []).append((readable(rest or part), value_text(value)))
-    if "training" in parts:
+            groups.setdefault(group if rest else "run", []).append((readable(rest or group), value_text(value)))
+    if "training" in groups:
         training = {k.removeprefix("training."): v for k, v in task.settings.items() if k.startswith("training.")}
-        parts["training"].append(("examples", training_set(training)))
-    return [("evaluation" if part == "question" else part, items) for part, items in parts.items()]
+        groups["training"].append(("examples", training_set(training)))
+    return [("evaluation" if group == "question" else group, items) for group, items in groups.items()]
 
 
 NAMES = {
@@ -105,6 +106,8 @@ def value_text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, str):
         return without_folders(value)
+    if isinstance(value, list | tuple) and not any(isinstance(part, Mapping | list | tuple) for part in value):
+        return ", ".join(map(value_text, value)) or "–"
     if isinstance(value, Mapping | Iterable):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lengthwise.analysis import Baseline, Point, SeedScore, TaskFindings
+from lengthwise.analysis import Baseline, Estimate, Point, TaskFindings
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.report.charts.chart import Chart, Mark, Range, Row, short
 from lengthwise.report.charts.lines import Line, length_columns, line_chart
@@ -25,10 +25,11 @@ HEIGHT = 360
 def ranges(task: TaskFindings) -> list[Range]:
     """Return the vertical axes to choose from, widest first. The page starts with `first`.
 
-    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all encodings and
-    baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above
-    the best mean as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best"
-    contains the better half of the encodings. A range that leaves out little is not offered.
+    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all
+    encodings and baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most
+    four times as far above the best mean as the upper quartile does. If not, "encodings" contains all encodings without
+    baselines far above them. "best" contains the better half of the encodings. A range that leaves out little is not
+    offered.
     """
     if task.metric.share:
         return [Range("all", -0.03, 1.03)]
@@ -69,7 +70,9 @@ def axis_choices(choices: list[Range], baselines: bool) -> str:
 
 
 def describe(task: TaskFindings) -> str:
-    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the longest length."""
+    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the
+    longest length.
+    """
     longest = max(task.lengths)
     means = [p.mean for s in task.series for p in s.points if math.isfinite(p.mean)]
     scores = f", from {figure(min(means))} to {figure(max(means))}" if means else ""
@@ -85,7 +88,9 @@ def describe(task: TaskFindings) -> str:
 
 
 def first(choices: list[Range]) -> int:
-    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of "all"."""
+    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of
+    "all".
+    """
     return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
 
 
@@ -128,12 +133,12 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
 
 def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
     """Return the lines of the encodings."""
-    found = []
+    chart_lines = []
     for series in task.series:
         points = [series.point_at(length) for length in task.lengths]
         scores, counts = [p.interval if p else None for p in points], [count_text(p) if p else "" for p in points]
-        found.append(Line(series.label, looks[series.label], scores, counts))
-    return found
+        chart_lines.append(Line(series.label, looks[series.label], scores, counts))
+    return chart_lines
 
 
 def _baseline_rows(baseline: Baseline) -> list[Row]:
@@ -163,7 +168,7 @@ def count_text(point: Point) -> str:
     return f"{seeds}, {point.n_examples:,} {noun}"
 
 
-def example_noun(scores: Iterable[SeedScore]) -> str:
+def example_noun(scores: Iterable[Estimate]) -> str:
     """Return `prompts` for scores that are stored in groups of prompts, otherwise `examples`."""
     return "prompts" if all(s.groups for s in scores) else "examples"
 

@@ -20,9 +20,9 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
     """Return the template's data for one task, or None if it has no scores."""
     if not any(series.points for series in task.series):
         return None
-    found = of_task(task)
+    task_statistics = of_task(task)
     rows = []
-    for row in found.encodings:
+    for row in task_statistics.encodings:
         effective: Cell = EMPTY
         if row.effective is not None:
             mean = row.effective.text
@@ -42,16 +42,22 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
     return {
         "heads": [f"effective length ({task.unit})", "area under the score"],
         "rows": rows,
-        "rule": found.rule,
-        "where": f"mean score over {found.where}" if "lengths" in found.where else f"score at {found.where}",
-        "comparisons": _pairs([_comparison(c, found.needed.get((c.first, c.second))) for c in found.comparisons]),
-        "difference": f"{found.difference:.3g}",
-        "notes": found.notes,
+        "rule": task_statistics.rule,
+        "where": f"mean score over {task_statistics.where}"
+        if "lengths" in task_statistics.where
+        else f"score at {task_statistics.where}",
+        "comparisons": _pairs(
+            [_comparison(c, task_statistics.needed.get((c.first, c.second))) for c in task_statistics.comparisons]
+        ),
+        "difference": f"{task_statistics.difference:.3g}",
+        "notes": task_statistics.notes,
     }
 
 
 def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
-    """Return the template's data of the statistics over tasks with the same metric, one for each metric of two tasks or more."""
+    """Return the template's data of the statistics over tasks with the same metric, one for each metric of two tasks or
+    more.
+    """
     return [
         {
             "metric": group.metric,
@@ -67,7 +73,9 @@ def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[d
 
 
 def _pairs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows that are in the page's text, and the `rest`, which are compressed: twenty encodings have 190 pairs."""
+    """Return the rows that are in the page's text, and the `rest`, which are compressed: twenty encodings have 190
+    pairs.
+    """
     rest = [
         [row["first"], row["second"], row["resolved"], [[c["sort"], c["mean"], c["spread"]] for c in row["cells"]]]
         for row in rows[PAIRS:]
@@ -76,7 +84,9 @@ def _pairs(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _comparison(c: Comparison, needed: NeededSeeds | None, needs_seeds: bool = True) -> dict[str, Any]:
-    """Return a row of the table of pairs: its two encodings, and its cells. `needs_seeds`: the last one is that of needed seeds."""
+    """Return a row of the table of pairs: its two encodings, and its cells. `needs_seeds`: the last one is that of
+    needed seeds.
+    """
     effect, ends = c.effect, c.effect_interval
     cells: list[Cell] = [
         {"mean": str(len(c.seeds)), "spread": "", "sort": str(len(c.seeds))},
@@ -110,7 +120,9 @@ def _count(seeds: int | None) -> str:
 
 
 def _interval_cell(interval: Interval | None) -> Cell:
-    """Return a mean with its interval over seeds. An interval over examples says nothing between seeds, so it is not shown."""
+    """Return a mean with its interval over seeds. An interval over examples says nothing between seeds, so it is not
+    shown.
+    """
     if interval is None or not math.isfinite(interval.mean):
         return EMPTY
     over_seeds = interval.basis in ("seeds", "seeds and prompts")

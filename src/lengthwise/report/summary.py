@@ -1,4 +1,5 @@
-"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published numbers.
+"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published
+numbers.
 
 The summary of one task has the scores over all training lengths and over all longer lengths.
 """
@@ -28,7 +29,9 @@ KINDS: tuple[Kind, ...] = ("trained", "longer")  # no score includes lengths sho
 
 @dataclass(frozen=True)
 class Cell:
-    """One number as text, with its interval, its sort key, whether it is the best of its column, and the published number."""
+    """One number as text, with its interval, its sort key, whether it is the best of its column, and the published
+    number.
+    """
 
     mean: str
     spread: str
@@ -40,7 +43,8 @@ class Cell:
 def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average") -> dict[str, Any] | None:
     """Return the template's data, or None if there is nothing to summarize.
 
-    That is so for one task with at most one length of each kind and no published numbers. `ties`: the rule for equal scores.
+    That is so for one task with at most one length of each kind and no published numbers. `ties`: the rule for equal
+    scores.
     """
     order = ranking(findings.tasks, ties)
     published = findings.published
@@ -97,7 +101,9 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
 
 
 def _ranks_tell(findings: Findings, ranks: Mapping[str, Interval | None], kind: Kind) -> bool:
-    """Return whether the first rank may be marked: with intervals over seeds, and a best encoding at some length of each task."""
+    """Return whether the first rank may be marked: with intervals over seeds, and a best encoding at some length of
+    each task.
+    """
     return all(i is None or i.basis != "none" for i in ranks.values()) and all(
         any(task.best(length) is not None for length in task.of_kind(kind))
         for task in findings.tasks

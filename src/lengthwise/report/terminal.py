@@ -28,35 +28,35 @@ def table(findings: Findings, ties: Ties = "average", option: str = "") -> Group
         return Group(*_unlisted(findings.unlisted, "", option))
     if not findings.runs:
         return Group(Text("No results yet: no study has run here."))
-    parts: list[Table | Text] = []
+    blocks: list[Table | Text] = []
     for task in findings.tasks:
         lengths = _shown(task)
         widths = [len(spread(point.interval)) for s in task.series for n in lengths if (point := s.point_at(n))]
         columns = COLUMNS if max(widths, default=0) <= NARROW else COLUMNS - 1
-        parts.append(_title(task))
-        parts += [_table(task, lengths[start : start + columns]) for start in range(0, len(lengths), columns)]
+        blocks.append(_title(task))
+        blocks += [_table(task, lengths[start : start + columns]) for start in range(0, len(lengths), columns)]
         if len(lengths) < len(task.lengths):
             note = f"({len(lengths)} of {len(task.lengths)} lengths are shown; the page has all)"
-            parts.append(Text(note, style="dim"))
+            blocks.append(Text(note, style="dim"))
         if task.of_kind("shorter"):
             trained = f"length{'s' if task.shortest < task.train_length else ''} of {task.training_lengths} {task.unit}"
             note = f"(shorter: below the training {trained}; these count in no score over several lengths)"
-            parts.append(Text(note, style="dim"))
-        parts += [Text(task.reading), *_notes(task), Text("")]
+            blocks.append(Text(note, style="dim"))
+        blocks += [Text(task.reading), *_notes(task), Text("")]
         for summary in (summary for summaries in task.answers.values() for summary in summaries):
             if summary.measurement.in_report_table:
-                parts += [answer_table(summary, unit=task.unit), Text("")]
+                blocks += [answer_table(summary, unit=task.unit), Text("")]
     if any(task.baselines for task in findings.tasks):
-        parts += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
+        blocks += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:
-        parts.append(_ranks(order, findings))
+        blocks.append(_ranks(order, findings))
         if order.ties == "published":
-            parts.append(Text("Equal scores are ranked in the order of the study's list, the published rule."))
+            blocks.append(Text("Equal scores are ranked in the order of the study's list, the published rule."))
         if failures := unlearned(findings.tasks):
-            parts.append(Text(failures))
-        parts.append(Text(""))
-    parts += _missing(findings, option)
-    return Group(*parts)
+            blocks.append(Text(failures))
+        blocks.append(Text(""))
+    blocks += _missing(findings, option)
+    return Group(*blocks)
 
 
 def empty_table(heads: Iterable[str | Text], title: Text | None = None, width: int = 24) -> Table:

@@ -27,7 +27,8 @@ from lengthwise.store import StoreError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Another web site can lead a browser here under a name of its own (DNS rebinding), so only the names of this machine are served.
+# Another web site can lead a browser here under a name of its own (DNS rebinding), so only the names of this machine
+# are served.
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 POLICY = "default-src 'self'; img-src data:"  # no script inside a page is executed; the report has a policy of its own
 HERE = Path(__file__).parent
@@ -138,7 +139,9 @@ def _keys(request: Request) -> list[str]:
 
 
 def _page(request: Request, template: str, chosen: Sequence[str], status: int = 200, **data: Any) -> Response:
-    """Render a page. A browser that has the same one already gets an empty answer, because it asks every two seconds."""
+    """Render a page. A browser that has the same one already gets an empty answer, because it asks every
+    two seconds.
+    """
     text = (
         _templates()
         .get_template(template)

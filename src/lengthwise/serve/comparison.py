@@ -1,15 +1,19 @@
-"""Runs of any studies side by side: their scores by length, their curves, and what differs between their configurations."""
+"""Runs of any studies side by side: their scores by length, their curves, and what differs between their
+configurations.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.differences import flat, plain
+from lengthwise.analysis.estimates import Estimate, interval_of
 from lengthwise.analysis.gather import metric_of
-from lengthwise.analysis.intervals import over_examples, with_wilson
+from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import Table
+from lengthwise.metrics import Metric
 from lengthwise.report.charts.chart import Chart, Range, curve, curve_chart
 from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.charts.scales import frame
@@ -31,14 +35,16 @@ class Named:
 
 
 def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
-    """Return the runs with names that differ: encoding and seed, with the task if there are several, or else with the key."""
+    """Return the runs with names that differ: encoding and seed, with the task if there are several, or else with the
+    key.
+    """
     tasks = len({run.task for run in runs}) > 1
     names = [", ".join([run.label, *([run.task] if tasks else []), f"seed {run.seed}"]) for run in runs]
     names = [
         f"{name} ({run.key[:8]})" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
     ]
-    found = looks(names)
-    return [Named(run.key, name, found[name]) for name, run in zip(names, runs, strict=True)]
+    looks_by_name = looks(names)
+    return [Named(run.key, name, looks_by_name[name]) for name, run in zip(names, runs, strict=True)]
 
 
 def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | None:
@@ -55,44 +61,48 @@ def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | 
     last = max(row["x"] for row in rows)
     looks = {run.name: run.look for run in runs if any(row["label"] == run.name for row in rows)}
     described = (
-        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {bottom:g} to {top:g} nats "
-        f"per scored token. One line for each of {len(looks)} runs."
+        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {bottom:g} to "
+        f"{top:g} nats per scored token. One line for each of {len(looks)} runs."
     )
     return curve_chart(described, rows, looks, (0, last), (bottom, top), unit=" steps", height=CURVE_HEIGHT)
 
 
 def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequence[ScoreRow]) -> list[dict[str, Any]]:
-    """Return the template's data: a chart and a table for each kind of question, since only equal questions may be compared."""
+    """Return the template's data: a chart and a table for each kind of question, since only equal questions may be
+    compared.
+    """
     by_key = {run.key: run for run in runs}
     groups: dict[str, dict[str, dict[int, ScoreRow]]] = {}
     titles: dict[str, str] = {}
     for score in scores:
         run = by_key[score.key]
-        question = {name: value for name, value in score.asked.items() if name != "length"}
+        question = {name: value for name, value in score.question.items() if name != "length"}
         identity = canonical([run.metric, run.better, run.unit, question])
         described = ", ".join(f"{name} {plain(value)}" for name, value in flat(question).items())
         titles[identity] = f"{run.metric}, {run.better} is better" + (f" · {described}" if described else "")
         groups.setdefault(identity, {}).setdefault(score.key, {})[score.length] = score
-    return [_score_group(titles[identity], found, by_key, names) for identity, found in groups.items()]
+    return [_score_group(titles[identity], scores_by_run, by_key, names) for identity, scores_by_run in groups.items()]
+
+
+def _interval(score: ScoreRow, metric: Metric) -> Interval:
+    estimate = Estimate(mean=score.mean, standard_error=score.standard_error, n=score.n)
+    return interval_of([estimate], metric.limits, share=metric.share)
 
 
 def _score_group(
-    title: str, found: Mapping[str, Mapping[int, ScoreRow]], by_key: Mapping[str, RunRow], names: Sequence[Named]
+    title: str,
+    scores_by_run: Mapping[str, Mapping[int, ScoreRow]],
+    by_key: Mapping[str, RunRow],
+    names: Sequence[Named],
 ) -> dict[str, Any]:
-    present = [name for name in names if name.key in found]
+    present = [name for name in names if name.key in scores_by_run]
     first = by_key[present[0].key]
     metric = metric_of(first)
-    lengths = sorted({length for by_length in found.values() for length in by_length})
+    lengths = sorted({length for by_length in scores_by_run.values() for length in by_length})
     lines = []
     for name in present:
-        by_length = found[name.key]
-        intervals = []
-        for length in lengths:
-            score = by_length.get(length)
-            interval = None if score is None else over_examples(score.mean, score.standard_error, metric.limits)
-            if score is not None and interval is not None and metric.share:
-                interval = with_wilson(interval, score.n)
-            intervals.append(interval)
+        by_length = scores_by_run[name.key]
+        intervals = [_interval(by_length[n], metric) if n in by_length else None for n in lengths]
         lines.append(
             Line(name.name, name.look, intervals, [f"n = {s.n:,}" if (s := by_length.get(n)) else "" for n in lengths])
         )
@@ -103,8 +113,9 @@ def _score_group(
         pad = 0.03 * (high - low)
         columns = length_columns(lengths, first.unit)
         described = (
-            f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to {lengths[-1]:,}. Vertical "
-            f"axis: {first.metric}. One line for each of {len(lines)} runs. The table below has all numbers."
+            f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to "
+            f"{lengths[-1]:,}. Vertical axis: {first.metric}. One line for each of {len(lines)} runs. The table below "
+            "has all numbers."
         )
         axis = [Range("all", low - pad, high + pad)]
         chart = line_chart(described, lines, columns, axis, better=first.better, height=SCORES_HEIGHT)
@@ -119,7 +130,7 @@ def _score_group(
                 "run": name,
                 "cells": [
                     {"text": figure(s.mean), "title": f"standard error {figure(s.standard_error)}, n = {s.n:,}"}
-                    if (s := found[name.key].get(n)) is not None
+                    if (s := scores_by_run[name.key].get(n)) is not None
                     else {"text": "–", "title": "no score yet"}
                     for n in lengths
                 ],
@@ -130,11 +141,13 @@ def _score_group(
 
 
 def setting_differences(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the settings in which some runs differ, flat, with the value of each run ("–" where a run does not have it)."""
+    """Return the settings in which some runs differ, flat, with the value of each run ("–" where a run does not have
+    it).
+    """
     flattened = [flat(one) for one in settings]
-    found = []
+    differing = []
     for name in dict.fromkeys(name for one in flattened for name in one):
         values = [plain(one[name]) if name in one else "–" for one in flattened]
         if len(set(values)) > 1:
-            found.append((name, values))
-    return found
+            differing.append((name, values))
+    return differing

@@ -49,15 +49,15 @@ def studies(snapshot: Snapshot, chosen: Sequence[str]) -> dict[str, Any]:
 def progress(state: StudyState) -> dict[str, Any]:
     """Return the numbers of runs with each status, and the parts of the bar in percent."""
     counts, total = state.study.progress, max(1, len(state.runs))
-    parts, left = [], 0.0
+    segments, left = [], 0.0
     for status in ("done", "running", "failed"):
         width = 100 * counts[status] / total
-        parts.append({"status": status, "left": round(left, 3), "width": round(width, 3)})
+        segments.append({"status": status, "left": round(left, 3), "width": round(width, 3)})
         left += width
     eta = state.eta if counts["running"] else None
     return {
         "counts": [{"status": status, "word": word, "number": counts[status]} for status, word in WORDS.items()],
-        "parts": parts,
+        "parts": segments,
         "total": len(state.runs),
         "done": counts["done"],
         "eta": f"about {seconds(eta)} of training left" if eta is not None else "",
@@ -100,7 +100,9 @@ def state_of(snapshot: Snapshot, name: str) -> StudyState:
 def study(
     watcher: Watcher, snapshot: Snapshot, name: str, page: int, words: str, chosen: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the data of a study's page: its runs that match all words, `ROWS` at a time, and the curves of the chosen runs."""
+    """Return the data of a study's page: its runs that match all words, `ROWS` at a time, and the curves of the chosen
+    runs.
+    """
     state = state_of(snapshot, name)
     wanted = words.lower().split()
     matching = [run for run in state.runs if all(word in _searched(run) for word in wanted)]
@@ -117,7 +119,9 @@ def study(
     for run in visible:
         losses = curves_of[run.key].column("loss") if run.key in curves_of else ()
         scores = [means.get((run.key, length), []) for length in lengths]
-        cells = [{"text": figure(found[0]) if found else "–", "more": len(found) - 1} for found in scores]
+        cells = [
+            {"text": figure(seed_means[0]) if seed_means else "–", "more": len(seed_means) - 1} for seed_means in scores
+        ]
         line = run_line(snapshot, run)
         rows.append(line | {"loss": figure(losses[-1]) if losses else "–", "scores": cells})
     runs = ",".join(chosen)
@@ -167,26 +171,26 @@ def training(store: Store, keys: Sequence[str]) -> dict[str, Table]:
 
 def curves(watcher: Watcher, snapshot: Snapshot, keys: Sequence[str]) -> dict[str, Any] | None:
     """Return the chart of the training losses of runs with its legend, or None without any loss."""
-    found = activities(snapshot, keys)
-    if not found:
+    chosen = activities(snapshot, keys)
+    if not chosen:
         return None
-    runs = comparison.named(found)
-    tables = watcher.remembered(found, "curves", lambda store: training(store, [run.key for run in runs]))
+    runs = comparison.named(chosen)
+    tables = watcher.remembered(chosen, "curves", lambda store: training(store, [run.key for run in runs]))
     chart = comparison.curves_chart(runs, tables)
     return None if chart is None else {"chart": chart, "runs": runs}
 
 
 def compare(watcher: Watcher, snapshot: Snapshot, keys: Sequence[str]) -> dict[str, Any]:
     """Return the data of runs side by side. Raises `KeyError` with a line for a key without a run."""
-    found = activities(snapshot, keys)
+    chosen = activities(snapshot, keys)
     rows, scores = watcher.remembered(
-        found, ("compare", *keys), lambda store: (runs := store.runs_of(keys), store.scores(runs))
+        chosen, ("compare", *keys), lambda store: (runs := store.runs_of(keys), store.scores(runs))
     )
     if unknown := [key for key in keys if key not in rows]:
         raise KeyError(f"there is no run {unknown[0]!r}; choose runs on the pages of the studies")
     runs = list(rows.values())
     names = comparison.named(runs)
-    lines = {run.key: run_line(snapshot, run) for run in found}
+    lines = {run.key: run_line(snapshot, run) for run in chosen}
     listing = {key: name for name, state in snapshot.studies.items() for key in (run.key for run in state.runs)}
     heads = [
         {

@@ -21,7 +21,8 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ConfigError(
-            f"cannot listen on port {port} of {HOST} ({reason}); choose another one with --port, or --port 0 for a free one"
+            f"cannot listen on port {port} of {HOST} ({reason}); choose another one with --port, or --port 0 for a "
+            "free one"
         ) from None
 
 
@@ -29,8 +30,8 @@ def answer(listening: socket.socket, app: "Starlette") -> None:
     """Answer requests until SIGINT or SIGTERM, which is raised again when the pages that were requested are sent."""
     import uvicorn
 
-    # The thread that reads the store and those that answer take turns. SQLite gives the turn away at every row, and would then wait
-    # for 5 ms for the next one.
+    # The thread that reads the store and those that answer take turns. SQLite gives the turn away at every row, and
+    # would then wait for 5 ms for the next one.
     sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
         app,

@@ -68,7 +68,7 @@ class Watcher:
         self._paces: dict[str, Pace] = {}
         self._changed, self._lock = threading.Condition(), threading.Lock()
         self._memory: dict[Hashable, Any] = {}
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         self._closed = False
         self._error: str | None = None  # the line of the last reading, if it failed
         self._store: Store = open_store()
@@ -84,8 +84,8 @@ class Watcher:
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot. Raises `StoreError` if the store cannot be read now."""
         with self._changed:
-            self._asked = time.monotonic()
-            if self._asked - self._read_at > FRESH:  # nobody has looked for a while
+            self._last_request = time.monotonic()
+            if self._last_request - self._read_at > FRESH:  # nobody has looked for a while
                 self._changed.notify_all()
                 self._changed.wait(PATIENCE)
             if self._error is not None:
@@ -107,12 +107,12 @@ class Watcher:
         with self._lock:
             if identity in self._memory:
                 return self._memory[identity]
-        found = self.read(query)
+        result = self.read(query)
         with self._lock:
-            self._memory[identity] = found
+            self._memory[identity] = result
             while len(self._memory) > REMEMBERED:
                 del self._memory[next(iter(self._memory))]
-        return found
+        return result
 
     def close(self) -> None:
         with self._changed:
@@ -140,7 +140,7 @@ class Watcher:
                 self._changed.notify_all()
                 if not self._closed:
                     self._changed.wait(max(INTERVAL, 4 * took))
-                while not self._closed and time.monotonic() - self._asked > IDLE:
+                while not self._closed and time.monotonic() - self._last_request > IDLE:
                     self._changed.wait()
                 if self._closed:
                     return
@@ -155,8 +155,8 @@ class Watcher:
     def _refresh(self) -> None:
         store = self._store
         store.require_file_unchanged()
-        now, found = time.monotonic(), store.overview()
-        running = {run.key: run for _, runs in found for run in runs if run.status == "running"}
+        now, overview = time.monotonic(), store.overview()
+        running = {run.key: run for _, runs in overview for run in runs if run.status == "running"}
         self._paces = {key: self._paces.get(key, Pace()) for key in running}
         for key, run in running.items():
             self._paces[key].add(now, run.step)
@@ -164,7 +164,7 @@ class Watcher:
         etas = {
             key: max(0, run.steps - run.step) / speeds[key] for key, run in running.items() if speeds[key] and run.steps
         }
-        studies = {study.name: StudyState(study, runs, _eta(runs, speeds)) for study, runs in found}
+        studies = {study.name: StudyState(study, runs, _eta(runs, speeds)) for study, runs in overview}
         self._snapshot = Snapshot(studies, etas)
 
 

@@ -1,12 +1,14 @@
 """Compare two measurements: which ratios to NoPE changed beyond the noise, and by how much. Imports no torch.
 
-The ratios of the rounds of A and B are two samples. Their ranks are compared by the exact two-sided test of Mann and Whitney 1947,
-which makes no assumption about the distribution of the noise. The p-values of all encodings, lengths and kinds of one
-comparison are corrected by Holm's method, which holds for tests that depend on each other, as these do through NoPE. So if
-the rounds of A and B have the same distribution, the probability that the comparison claims any change is at most 5 %.
+The ratios of the rounds of A and B are two samples. Their ranks are compared by the exact two-sided test of Mann and
+Whitney 1947, which makes no assumption about the distribution of the noise. The p-values of all encodings, lengths and
+kinds of one comparison are corrected by Holm's method, which holds for tests that depend on each other, as these do
+through NoPE. So if the rounds of A and B have the same distribution, the probability that the comparison claims any
+change is at most 5 %.
 
-Two runs of the same program differ a little more than their rounds do, because each process places its memory and threads
-differently, and no number of rounds averages that out. Therefore a change also has to be at least `SMALLEST_CHANGE`.
+Two runs of the same program differ a little more than their rounds do, because each process places its memory and
+threads differently, and no number of rounds averages that out. Therefore a change also has to be at least
+`SMALLEST_CHANGE`.
 """
 
 import math
@@ -40,7 +42,9 @@ Cell = tuple[str, int]  # an encoding and a length
 
 @dataclass(frozen=True)
 class Change:
-    """One encoding at one length: its ratios to NoPE in A and in B. `change`: that of the medians, B / A − 1. `p`: after Holm."""
+    """One encoding at one length: its ratios to NoPE in A and in B. `change`: that of the medians, B / A − 1. `p`:
+    after Holm.
+    """
 
     encoding: str
     length: int
@@ -60,7 +64,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The changes of everything that both measurements have, and notes about what was not compared or limits the result."""
+    """The changes of everything that both measurements have, and notes about what was not compared or limits the
+    result.
+    """
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
@@ -73,7 +79,9 @@ class Comparison:
 
 
 class _Measured:
-    """The content of a file: the ratios of each cell by kind, in the order of the rounds, and the settings of encodings."""
+    """The content of a file: the ratios of each cell by kind, in the order of the rounds, and the settings of
+    encodings.
+    """
 
     def __init__(self, answer: FileAnswer) -> None:
         self.ratios: dict[Cell, dict[Kind, list[float]]] = {}
@@ -175,13 +183,15 @@ def _notes(
         yield "The two files have no encoding and length in common, other than NoPE."
     elif (rounds := rounds_needed(len(samples))) > min(len(times) for sample in samples for times in sample):
         yield (
-            f"With {len(samples)} comparisons, a change can only be claimed from {rounds} rounds in each file; measure with "
-            f"--rounds {rounds}."
+            f"With {len(samples)} comparisons, a change can only be claimed from {rounds} rounds in each file; measure "
+            f"with --rounds {rounds}."
         )
 
 
 def rounds_needed(comparisons: int) -> int:
-    """Return the rounds from which the smallest possible p-value, 2 / C(2n, n), is at most 5 % after Holm's correction."""
+    """Return the rounds from which the smallest possible p-value, 2 / C(2n, n), is at most 5 % after Holm's
+    correction.
+    """
     rounds = 1
     while comparisons * 2 / math.comb(2 * rounds, rounds) > LEVEL:
         rounds += 1

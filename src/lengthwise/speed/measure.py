@@ -1,7 +1,7 @@
 """Measure the forward pass and the training step of every encoding, side by side.
 
-In every round each encoding is measured once, in random order, and its time is divided by that of NoPE in the same round. What
-disturbs the machine for seconds or minutes slows down both, and leaves the ratio as it is.
+In every round each encoding is measured once, in random order, and its time is divided by that of NoPE in the same
+round. What disturbs the machine for seconds or minutes slows down both, and leaves the ratio as it is.
 """
 
 import os
@@ -48,7 +48,9 @@ class Benchmark:
         return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
 
     def rows(self, finished_rows: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
-        """Measure the rows that are missing. Yield rows that belong together: those of a round only when it is finished."""
+        """Measure the rows that are missing. Yield rows that belong together: those of a round only when it is
+        finished.
+        """
         o, finished_rows = self.options, list(finished_rows)
         steps = (MEMORY_STEPS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
         self._show, self._done, self._total = show, 0, steps * len(self.plans) * len(o.lengths)

@@ -1,10 +1,10 @@
 """The peak memory of training one encoding at one length.
 
-It is the highest memory during two training steps, minus the memory before the first: activations, gradients, AdamW's moments and
-scratch memory of kernels, but not the weights. On a CPU it is the resident memory of a fresh process (VmHWM and VmRSS of
-Linux). That process first trains on one short sequence, so that libraries and thread pools, which are loaded once, do not count. It
-returns every freed tensor to the system; otherwise the figure would depend on what the C library keeps, and vary by a tenth.
-On CUDA it is the memory of tensors in PyTorch's allocator (`max_memory_allocated`).
+It is the highest memory during two training steps, minus the memory before the first: activations, gradients, AdamW's
+moments and scratch memory of kernels, but not the weights. On a CPU it is the resident memory of a fresh process (VmHWM
+and VmRSS of Linux). That process first trains on one short sequence, so that libraries and thread pools, which are
+loaded once, do not count. It returns every freed tensor to the system; otherwise the figure would depend on what the C
+library keeps, and vary by a tenth. On CUDA it is the memory of tensors in PyTorch's allocator (`max_memory_allocated`).
 """
 
 import ctypes
@@ -39,7 +39,8 @@ class NoMemory(Exception):
 def measure_memory(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
     """Return the peak memory in bytes, or None and the reason why it could not be measured.
 
-    Raise `NoMemory` if the process that measures was killed, because training here would end this process in the same way.
+    Raise `NoMemory` if the process that measures was killed, because training here would end this process in the same
+    way.
     """
     kind = torch.device(options.device).type
     if kind == "cuda":

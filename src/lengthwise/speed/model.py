@@ -84,9 +84,9 @@ def encoding_plans(texts: Sequence[str]) -> list[EncodingPlan]:
 class Subject:
     """One encoding in the model of a question, at one length.
 
-    With `base`, all parts of the model but the encodings are those of `base`, and so are the optimizer's moments of their weights.
-    The models of all encodings together then take hardly more memory than one. The weights are those of the same seed anyway. A
-    model with a mixer shares nothing.
+    With `base`, all parts of the model but the encodings are those of `base`, and so are the optimizer's moments of
+    their weights. The models of all encodings together then take hardly more memory than one. The weights are those of
+    the same seed anyway. A model with a mixer shares nothing.
     """
 
     def __init__(self, plan: EncodingPlan, options: SpeedOptions, length: int, base: "Subject | None" = None):

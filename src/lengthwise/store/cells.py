@@ -13,7 +13,9 @@ from lengthwise.store.errors import StoreError
 
 
 def require_key(key: Any, what: str) -> str:
-    """Return `key` if it is the key of a run, 16 hex digits; otherwise raise `StoreError`. Keys become names of folders."""
+    """Return `key` if it is the key of a run, 16 hex digits; otherwise raise `StoreError`. Keys become names of
+    folders.
+    """
     if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{16}", key):
         raise StoreError(f"{what} must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
     return key
@@ -53,5 +55,6 @@ Size = Annotated[int, Ge(1)]
 Number = Annotated[float, BeforeValidator(_nan_for_null)]
 Time = Annotated[float, Ge(0)]  # Unix seconds
 Json = Annotated[InstanceOf[dict], BeforeValidator(_parsed)]  # type: ignore[type-arg]
-# The runs of a study have the same few questions, so each question is parsed once, and its rows share the dict. Do not change it.
+# The runs of a study have the same few questions, so each question is parsed once, and its rows share the dict. Do not
+# change it.
 Question = Annotated[InstanceOf[dict], BeforeValidator(_parsed_once)]  # type: ignore[type-arg]

@@ -1,4 +1,6 @@
-"""Which worker has which run, and which runs have failed. Each function runs inside a transaction that is already open."""
+"""Which worker has which run, and which runs have failed. Each function runs inside a transaction that is
+already open.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,9 +28,11 @@ def held(key: str, worker: str) -> Any:
 _STUDY: Any = bindparam("study")
 _SEEN: Any = bindparam("seen", expanding=True)
 _run, _parent, _members = schema.runs.c, schema.runs.alias().c, schema.study_runs.c
-_asked = schema.asked.c
+_requested = schema.requested_questions.c
 
-_is_open = select(_asked.key).where(_asked.study == _STUDY, _asked.key == _run.key, ~reading.ANSWERED).exists()
+_is_open = (
+    select(_requested.key).where(_requested.study == _STUDY, _requested.key == _run.key, ~reading.ANSWERED).exists()
+)
 _untrained_parent = select(_parent.key).where(
     _parent.key == _run.parent, _parent.finished.is_(None), _parent.error.is_(None)
 )
@@ -53,7 +57,9 @@ _FREE = [  # one after the other, because the first one is quick to find
     for condition in (_untrained, _unanswered)
 ]
 _QUESTIONS = (
-    select(schema.asked).where(_asked.study == _STUDY, _asked.key == bindparam("run")).order_by(_asked.position)
+    select(schema.requested_questions)
+    .where(_requested.study == _STUDY, _requested.key == bindparam("run"))
+    .order_by(_requested.position)
 )
 _UNFINISHED = [
     select(_run.key)
@@ -65,10 +71,11 @@ _UNFINISHED = [
 
 
 def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[str, Any]]:
-    """Yield the study's runs that need work and that no living worker holds: those of dead workers, then the others in order.
+    """Yield the study's runs that need work and that no living worker holds: those of dead workers, then the others in
+    order.
 
-    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait. A server locks
-    each run without a worker as it is yielded, and skips those that other workers have just locked.
+    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait. A
+    server locks each run without a worker as it is yielded, and skips those that other workers have just locked.
     """
     limits = {"earliest": now - STALE_SECONDS, "latest": now + STALE_SECONDS, "here": f"{host()}:"}
     for batch in batches(connection.scalars(_PERHAPS_DEAD, limits).all()):
@@ -85,11 +92,11 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
 def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow | None:
     for row in claimable(connection, study, now):
         key, holder = row["key"], row["worker"]
-        found = decoded(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
-        questions = [question["question"] for question in found]
-        # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
-        # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
-        # dead worker, after which the run may be finished or have no worker.
+        rows = decoded(schema.requested_questions, connection.execute(_QUESTIONS, {"study": study, "run": key}))
+        questions = [question["question"] for question in rows]
+        # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second
+        # update matches no row, and that worker takes another run. The server may also still execute the last
+        # transaction of a dead worker, after which the run may be finished or have no worker.
         unchanged = _run.claims == row["claims"], _run.worker.is_not_distinct_from(holder)
         free = update(schema.runs).where(_run.key == key, *unchanged)
         deaths = row["deaths"] + (holder is not None)
@@ -100,8 +107,8 @@ def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow
             connection.execute(free.values({**CLAIM_OVER, "error": error, "deaths": 0}))
             continue
         taken = {"worker": worker, "heartbeat": now, "started": now, "claims": row["claims"] + 1, "deaths": deaths}
-        if connection.execute(free.values(handed_out=canonical(questions, "asked"), **taken)).rowcount == 1:
-            return RunRow(**row | taken, asked=questions, status="running")
+        if connection.execute(free.values(handed_out=canonical(questions, "questions"), **taken)).rowcount == 1:
+            return RunRow(**row | taken, questions=questions, status="running")
     reading.require_study(connection, study)
     return None
 
@@ -126,8 +133,8 @@ def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]
     """Mark runs that are neither done nor failed as failed. Return their keys."""
     for batch in batches(keys):
         connection.execute(select(schema.runs.c.key).where(schema.runs.c.key.in_(batch)).with_for_update())
-    found = reading.runs_of(connection, list(keys), now)
-    cancelled = [key for key, run in found.items() if run.status in ("pending", "running")]
+    runs = reading.runs_of(connection, list(keys), now)
+    cancelled = [key for key, run in runs.items() if run.status in ("pending", "running")]
     for batch in batches(cancelled):
         chosen = update(schema.runs).where(schema.runs.c.key.in_(batch))
         connection.execute(chosen.values({**CLAIM_OVER, "error": CANCELLED}))

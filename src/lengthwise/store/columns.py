@@ -30,8 +30,8 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
             place, column = problem["loc"][:2]
             row = escaped(batch[int(place)]._mapping.get("key", ""))
             raise StoreError(
-                f"{table.name}: the row {row} is damaged, its {known[int(column)]} {_reason(problem)}; restore a copy of the "
-                "database, or move it away and run the study again"
+                f"{table.name}: the row {row} is damaged, its {known[int(column)]} {_reason(problem)}; restore a copy "
+                "of the database, or move it away and run the study again"
             ) from None
         for row in values:
             yield dict(zip(known, row, strict=True))
@@ -47,17 +47,17 @@ def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict
         raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(data) or 'nothing'}")
     if unknown := [str(name) for name in data if name not in members]:
         raise Unstorable(f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join(members)}")
-    found = {
+    row_cells = {
         name: _cell(data.get(name, {} if member.plain is dict else None), member, f"{what}: {name}")
         for name, member in members.items()
     }
-    known, adapter = _types(table, tuple(found))
+    known, adapter = _types(table, tuple(row_cells))
     try:
-        adapter.validate_python([tuple(found[name] for name in known)])
+        adapter.validate_python([tuple(row_cells[name] for name in known)])
     except ValidationError as error:
         problem = error.errors()[0]
         raise Unstorable(f"{what} cannot be stored, its {known[int(problem['loc'][1])]} {_reason(problem)}") from None
-    return found
+    return row_cells
 
 
 def _cell(value: Any, member: StoredMember, what: str) -> Any:

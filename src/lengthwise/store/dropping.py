@@ -12,19 +12,19 @@ from lengthwise.store.folders import ResultsFolder
 from lengthwise.store.rows import RunRow
 from lengthwise.store.writing import batches
 
-TABLES_OF_RUNS = (schema.answers, schema.asked, schema.study_runs, schema.runs)
+TABLES_OF_RUNS = (schema.answers, schema.requested_questions, schema.study_runs, schema.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
     """The runs and studies that were deleted, and those that stayed.
 
-    `runs`, `studies`: deleted ones. `kept`: runs of a deleted study that stayed, with the reasons. `stuck`: keys of
-    runs that stayed because their files could not be deleted, with the reasons.
+    `runs`, `studies`: deleted ones. `remaining`: runs of a deleted study that stayed, with the reasons. `stuck`: keys
+    of runs that stayed because their files could not be deleted, with the reasons.
     """
 
     runs: tuple[RunRow, ...] = ()
-    kept: tuple[tuple[RunRow, str], ...] = ()
+    remaining: tuple[tuple[RunRow, str], ...] = ()
     stuck: tuple[tuple[str, str], ...] = ()
     studies: tuple[str, ...] = ()
 
@@ -62,15 +62,15 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     in_study = members.c.study == study
     not_in_study = select(members.c.key, members.c.study).where(~in_study).order_by(members.c.study.desc())
     others = {row.key: row.study for row in connection.execute(not_in_study)}  # each with the first such study
-    dropped, kept, holding = [], [], False
+    dropped, remaining, holding = [], [], False
     for run in reading.runs(connection, study, now):
         if (other := others.get(run.key)) is not None:
-            kept.append((run, f"study {other} lists it too"))
+            remaining.append((run, f"study {other} lists it too"))
         elif run.status == "running":
-            kept.append((run, "it is running"))
+            remaining.append((run, "it is running"))
             holding = True
         elif run.finished is not None and not finished:
-            kept.append((run, "it is finished; --finished deletes it too"))
+            remaining.append((run, "it is finished; --finished deletes it too"))
             holding = True
         else:
             dropped.append(run)
@@ -78,7 +78,7 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     dropped = [run for run in dropped if run.key not in stuck]
     _delete(connection, [run.key for run in dropped])
     deleted_studies = () if holding or stuck else _delete_studies(connection, [study])
-    return Dropped(runs=tuple(dropped), kept=tuple(kept), stuck=tuple(stuck.items()), studies=deleted_studies)
+    return Dropped(runs=tuple(dropped), remaining=tuple(remaining), stuck=tuple(stuck.items()), studies=deleted_studies)
 
 
 def _delete_files(files: ResultsFolder | None, keys: Sequence[str]) -> dict[str, str]:
@@ -108,6 +108,10 @@ def _delete(connection: Connection, keys: list[str]) -> None:
 
 def _delete_studies(connection: Connection, names: Collection[str]) -> tuple[str, ...]:
     for name in names:
-        for table, column in ((schema.asked, "study"), (schema.study_runs, "study"), (schema.studies, "name")):
+        for table, column in (
+            (schema.requested_questions, "study"),
+            (schema.study_runs, "study"),
+            (schema.studies, "name"),
+        ):
             connection.execute(delete(table).where(table.c[column] == name))
     return tuple(names)

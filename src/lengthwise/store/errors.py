@@ -14,7 +14,9 @@ class StoreError(ValueError):
 
 
 class Unstorable(StoreError):
-    """A value cannot be stored, or could not be read back. The database is intact; the caller must correct the value."""
+    """A value cannot be stored, or could not be read back. The database is intact; the caller must correct
+    the value.
+    """
 
 
 class StoreGone(StoreError):
@@ -22,11 +24,15 @@ class StoreGone(StoreError):
 
 
 class StoreUnreachable(StoreError):
-    """The database server does not answer now. Nothing was stored, or everything was; the same call may succeed later."""
+    """The database server does not answer now. Nothing was stored, or everything was; the same call may
+    succeed later.
+    """
 
 
 class ClaimLost(StoreError):
-    """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim another run."""
+    """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim
+    another run.
+    """
 
 
 @contextmanager

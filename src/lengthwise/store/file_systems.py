@@ -6,8 +6,9 @@ from pathlib import Path
 from lengthwise.store.errors import StoreError
 from lengthwise.values import EXAMPLE
 
-# File systems over a network, by their names in Linux. There, SQLite's processes cannot share the memory of its write-ahead log,
-# and its locks are unreliable: https://sqlite.org/wal.html, "WAL does not work over a network filesystem".
+# File systems over a network, by their names in Linux. There, SQLite's processes cannot share the memory of its
+# write-ahead log, and its locks are unreliable: https://sqlite.org/wal.html, "WAL does not work over a network
+# filesystem".
 _NETWORK = {"afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2"}
 _NETWORK |= {"smb3", "smbfs"}
 _NETWORK |= {f"fuse.{name}" for name in (*_NETWORK, "gcsfuse", "juicefs", "rclone", "s3fs", "sshfs")}
@@ -17,8 +18,8 @@ def require_local(path: Path) -> None:
     """Raise `StoreError` for a database file on a network file system. Only Linux tells."""
     if (kind := _file_system(path)) in _NETWORK:
         raise StoreError(
-            f"{path} is on a network file system ({kind}), where SQLite loses data; give a results folder on a local disk, or a "
-            f"database server with --store {EXAMPLE}"
+            f"{path} is on a network file system ({kind}), where SQLite loses data; give a results folder on a local "
+            f"disk, or a database server with --store {EXAMPLE}"
         )
 
 

@@ -17,22 +17,25 @@ ID_FILE = "results-id"
 
 
 def results_option(results: str | os.PathLike[str]) -> str:
-    """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without the option."""
+    """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without
+    the option.
+    """
     default = os.environ.get("LENGTHWISE_RESULTS") or RESULTS
     given, usual = (where if is_remote(where) else Path(where).resolve() for where in (results, default))
     return "" if given == usual else f" --results {shlex.quote(shortened(str(results)))}"
 
 
 def store_option(address: str | None) -> str:
-    """Return ` --store ADDRESS` for commands in messages, in this wording, since an address may contain a password. Return "" if
-    they need none, because there is no address or LENGTHWISE_STORE has it."""
+    """Return ` --store ADDRESS` for commands in messages, in this wording, since an address may contain a password.
+    Return "" if they need none, because there is no address or LENGTHWISE_STORE has it."""
     return "" if address is None or os.environ.get("LENGTHWISE_STORE") == address else " --store ADDRESS"
 
 
 class ResultsFolder:
     """The files of a results folder on this machine. `RemoteFolder` has the same methods for a folder at an address.
 
-    `path`: the folder in which a process reads and writes the files of runs. `address`: with what another process opens it.
+    `path`: the folder in which a process reads and writes the files of runs. `address`: with what another process opens
+    it.
     """
 
     is_remote = False
@@ -49,7 +52,8 @@ class ResultsFolder:
         return str(self.path)
 
     def identifier(self, create: bool) -> str | None:
-        """Return the identifier in the folder, or None if it has none. With `create`, it gets a random one if it has none.
+        """Return the identifier in the folder, or None if it has none. With `create`, it gets a random one if it has
+        none.
 
         Two machines that find the same identifier see the same folder.
         """

@@ -16,10 +16,10 @@ from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches
 from lengthwise.values import SCORES
 
-_answers, _asked = schema.answers.c, schema.asked.c
-ANSWERED = (  # whether a row of `asked` has a score
+_answers, _requested = schema.answers.c, schema.requested_questions.c
+ANSWERED = (  # whether a row of `requested_questions` has a score
     select(_answers.key)
-    .where(_answers.key == _asked.key, _answers.measurement == SCORES, _answers.question == _asked.question)
+    .where(_answers.key == _requested.key, _answers.measurement == SCORES, _answers.question == _requested.question)
     .exists()
 )
 
@@ -40,16 +40,16 @@ def _runs_of(study: str) -> Select[Any]:
 
 def _open_keys(study: str | None) -> Select[str]:
     """Select the keys of the runs with a question that has no score."""
-    asked = schema.asked
-    keys = select(asked.c.key).where(~ANSWERED).distinct()
-    return keys if study is None else keys.where(asked.c.study == study)
+    requested = schema.requested_questions
+    keys = select(requested.c.key).where(~ANSWERED).distinct()
+    return keys if study is None else keys.where(requested.c.study == study)
 
 
-def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def unanswered(connection: Connection, key: str, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     table = schema.answers
     scores = select(table.c.question).where(table.c.key == key, table.c.measurement == SCORES)
     answered = set(connection.scalars(scores))
-    return [question for question in asked if canonical(question, "asked") not in answered]
+    return [question for question in questions if canonical(question, "questions") not in answered]
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ def studies(connection: Connection, now: float) -> list[StudyRow]:
 
 
 def overview(connection: Connection, now: float) -> list[tuple[StudyRow, list[Activity]]]:
-    found = []
+    states = []
     for row in _study_cells(connection):
         runs = activity(connection, row["name"], now)
         counts = Counter(run.status for run in runs)
-        found.append((StudyRow(**row, progress={status: counts[status] for status in STATUSES}), runs))
-    return found
+        states.append((StudyRow(**row, progress={status: counts[status] for status in STATUSES}), runs))
+    return states
 
 
 def _study_cells(connection: Connection) -> list[dict[str, Any]]:
@@ -110,21 +110,21 @@ def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
         func.count(runs.c.error),
         func.count(runs.c.worker),
     )
-    found: list[object] = [connection.scalar(select(schema.studies.c.updated).where(schema.studies.c.name == study))]
-    found += connection.execute(select(*state).where(runs.c.key.in_(keys))).one()
+    values: list[object] = [connection.scalar(select(schema.studies.c.updated).where(schema.studies.c.name == study))]
+    values += connection.execute(select(*state).where(runs.c.key.in_(keys))).one()
     table = schema.answers
-    found += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
-    return tuple(found)
+    values += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
+    return tuple(values)
 
 
 def members(connection: Connection) -> dict[str, list[str]]:
     """Return the keys of the runs that each study lists, in its order; studies oldest first."""
     studies, listed = schema.studies, schema.study_runs
     query = select(studies.c.name, listed.c.key).join(listed, listed.c.study == studies.c.name, isouter=True)
-    found: dict[str, list[str]] = {}
+    keys_by_study: dict[str, list[str]] = {}
     for study, key in connection.execute(query.order_by(studies.c.created, studies.c.name, listed.c.position)):
-        found.setdefault(study, []).extend([key] if key is not None else [])
-    return found
+        keys_by_study.setdefault(study, []).extend([key] if key is not None else [])
+    return keys_by_study
 
 
 def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
@@ -137,11 +137,11 @@ def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
 
 
 def runs_of(connection: Connection, keys: list[str], now: float) -> dict[str, RunRow]:
-    found: dict[str, RunRow] = {}
+    rows_by_key: dict[str, RunRow] = {}
     for batch in batches(keys):
         rows = connection.execute(select(schema.runs).where(schema.runs.c.key.in_(batch))).all()
-        found |= {row.key: row for row in _run_rows(connection, rows, None, batch, now)}
-    return {key: found[key] for key in keys if key in found}
+        rows_by_key |= {row.key: row for row in _run_rows(connection, rows, None, batch, now)}
+    return {key: rows_by_key[key] for key in keys if key in rows_by_key}
 
 
 def run(connection: Connection, key: str, now: float) -> RunRow:
@@ -160,21 +160,21 @@ def listed(connection: Connection, study: str, without: Collection[str], now: fl
 def _run_rows(
     connection: Connection, rows: Iterable[Any], study: str | None, keys: Sequence[str] | None, now: float
 ) -> list[RunRow]:
-    asked, table = schema.asked, schema.studies
-    query = select(asked.c.key, asked.c.question).join(table, table.c.name == asked.c.study)
-    query = query.order_by(table.c.created, table.c.name, asked.c.position)
+    requested, table = schema.requested_questions, schema.studies
+    query = select(requested.c.key, requested.c.question).join(table, table.c.name == requested.c.study)
+    query = query.order_by(table.c.created, table.c.name, requested.c.position)
     still_open = _open_keys(study)
     if study is not None:
-        query = query.where(asked.c.study == study)
+        query = query.where(requested.c.study == study)
     if keys is not None:
-        query, still_open = query.where(asked.c.key.in_(keys)), still_open.where(asked.c.key.in_(keys))
+        query, still_open = query.where(requested.c.key.in_(keys)), still_open.where(requested.c.key.in_(keys))
     questions: dict[str, dict[str, dict[str, Any]]] = {}
-    text = Texts(lambda question: canonical(question, "asked"))
-    for row in decoded(schema.asked, connection.execute(query)):
+    text = Texts(lambda question: canonical(question, "questions"))
+    for row in decoded(schema.requested_questions, connection.execute(query)):
         questions.setdefault(row["key"], {})[text(row["question"])] = row["question"]
     unanswered_keys = set(connection.scalars(still_open))
     return [
-        RunRow(**row, asked=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
+        RunRow(**row, questions=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
         for row in decoded(schema.runs, rows)
     ]
 
@@ -209,11 +209,11 @@ def answers(connection: Connection, keys: Iterable[str], measurements: Collectio
         query = select(table).where(table.c.key.in_(batch)).order_by(table.c.question)
         if measurements:
             query = query.where(table.c.measurement.in_(measurements))
-        found: dict[str, list[AnswerRow]] = {key: [] for key in batch}
+        rows_by_key: dict[str, list[AnswerRow]] = {key: [] for key in batch}
         for cells in decoded(table, connection.execute(query)):
             # Its own __init__ takes three times as long, because the class is frozen, and a page reads 80,000 rows.
             made = object.__new__(AnswerRow)
             vars(made).update(cells)
-            found[cells["key"]].append(made)
-        for rows in found.values():
+            rows_by_key[cells["key"]].append(made)
+        for rows in rows_by_key.values():
             yield from sorted(rows, key=lambda row: (row.measurement, row.question.get("length", 0)))

@@ -27,9 +27,10 @@ LASTING = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOSPC, errno.EDQUOT
 class RemoteFolder(ResultsFolder):
     """The files of a results folder at an address, and a working folder for them in the cache folder of this machine.
 
-    Beside the files of a run, a record says which version of each file is in both places. If the files at the address are as this
-    machine has left them, new files in the working folder, which could not be sent before, are the continuation. Otherwise another
-    machine has continued or deleted the run, and `fetch` makes the working folder equal to the address.
+    Beside the files of a run, a record says which version of each file is in both places. If the files at the address
+    are as this machine has left them, new files in the working folder, which could not be sent before, are the
+    continuation. Otherwise another machine has continued or deleted the run, and `fetch` makes the working folder equal
+    to the address.
 
     Methods raise `StoreUnreachable` if the same call may succeed later.
     """
@@ -56,7 +57,8 @@ class RemoteFolder(ResultsFolder):
             folder.mkdir(mode=0o700, exist_ok=True)
         except (CacheError, OSError) as error:
             raise StoreError(
-                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that you can write to"
+                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that you can "
+                "write to"
             ) from error
         return folder
 
@@ -96,10 +98,10 @@ class RemoteFolder(ResultsFolder):
     def trained(self, keys: Collection[str]) -> set[str]:
         system, root = self._system
         with self._errors():
-            found = {file.split("/")[-2] for file in system.glob(f"{root}/runs/*/{WEIGHTS}")} & set(keys)
-        if keys and not found:
+            stored_keys = {file.split("/")[-2] for file in system.glob(f"{root}/runs/*/{WEIGHTS}")} & set(keys)
+        if keys and not stored_keys:
             self._require_identifier()
-        return found
+        return stored_keys
 
     def fetch(self, key: str) -> None:
         folder, path = self.run_folder(key), self._path(key)
@@ -121,7 +123,9 @@ class RemoteFolder(ResultsFolder):
             _write_record(folder, {name: record[name] for name in there if name in record})
 
     def send(self, key: str) -> None:
-        """Upload new files, and then delete those that they replace, so that an interruption leaves a usable checkpoint."""
+        """Upload new files, and then delete those that they replace, so that an interruption leaves a usable
+        checkpoint.
+        """
         folder, path = self.run_folder(key), self._path(key)
         here, record = _times(folder), _read_record(folder)
         with self._errors():
@@ -164,7 +168,9 @@ class RemoteFolder(ResultsFolder):
         return versions
 
     def _require_identifier(self) -> None:
-        """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs without files."""
+        """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs
+        without files.
+        """
         if self.identifier(create=False) is None:
             raise StoreError(
                 f"{self}/{ID_FILE} is missing, so this is not the results folder, or it was deleted; restore it"
@@ -198,7 +204,9 @@ def _is_file_of_run(name: str) -> bool:
 
 
 def _step(name: str) -> float:
-    """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other files."""
+    """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other
+    files.
+    """
     match = CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else math.inf if name == WEIGHTS else -1
 

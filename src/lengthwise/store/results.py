@@ -45,14 +45,18 @@ class Store(Transfers):
 
     @property
     def files(self) -> ResultsFolder:
-        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without one."""
+        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without
+        one.
+        """
         if self._files is None:
             raise StoreError(f"{self.name} was opened without a results folder; open it with open_results")
         return self._files
 
     @property
     def option(self) -> str:
-        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need none."""
+        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need
+        none.
+        """
         if self._files is None:
             return ""
         is_file = self._address is None and self.path is not None and self.path.name != FILE_NAME
@@ -72,7 +76,9 @@ class Store(Transfers):
         self._database.close()
 
     def disconnect(self) -> None:
-        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has workers."""
+        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has
+        workers.
+        """
         self._database.disconnect()
 
     def require_file_unchanged(self) -> None:
@@ -86,13 +92,13 @@ class Store(Transfers):
         """
         with self._transaction(writes=True) as connection:
             known = connection.scalar(select(schema.about.c.results_id).with_for_update())
-            found = self.files.identifier(create=known is None)
+            identifier = self.files.identifier(create=known is None)
             if known is None:
-                connection.execute(update(schema.about).values(results_id=found))
-            elif found != known:
+                connection.execute(update(schema.about).values(results_id=identifier))
+            elif identifier != known:
                 raise StoreError(
-                    f"{self.files} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
-                    "folder that all machines share with --results, or another database with --store"
+                    f"{self.files} is not the results folder of {self.name}, so the files of its runs would be "
+                    "missing; give the folder that all machines share with --results, or another database with --store"
                 )
 
     # ---- studies ------------------------------------------------------------------------------------------------
@@ -128,9 +134,11 @@ class Store(Transfers):
         study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
         rows, questions = [], {}
         for number, run in enumerate(runs):
-            what, asked = f"run {number} of study {name!r}", run["asked"]
-            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "asked"}, what))
-            questions[run["key"]] = list(dict.fromkeys(canonical(question, f"{what}: asked") for question in asked))
+            what, run_questions = f"run {number} of study {name!r}", run["questions"]
+            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "questions"}, what))
+            questions[run["key"]] = list(
+                dict.fromkeys(canonical(question, f"{what}: questions") for question in run_questions)
+            )
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
         keys = list(questions)
@@ -144,15 +152,15 @@ class Store(Transfers):
             upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "position", "facts"])
             claims.forget_failures(connection, keys)
             connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
-            connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
+            connection.execute(delete(schema.requested_questions).where(schema.requested_questions.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, schema.study_runs, members)
-            asked_rows = [
+            question_rows = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, schema.asked, asked_rows)
+            insert_rows(connection, schema.requested_questions, question_rows)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -186,7 +194,9 @@ class Store(Transfers):
             return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
-        """Report that the worker is alive and its progress. Return False if it no longer holds the run and must stop."""
+        """Report that the worker is alive and its progress. Return False if it no longer holds the run and
+        must stop.
+        """
         with self._transaction(writes=True) as connection:
             deaths = case((schema.runs.c.step < int(step), 0), else_=schema.runs.c.deaths)
             values = {"heartbeat": self._now(connection), "deaths": deaths, "step": int(step), "steps": int(steps)}
@@ -200,7 +210,9 @@ class Store(Transfers):
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def fail(self, key: str, worker: str, error: str) -> bool:
-        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in `release`."""
+        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in
+        `release`.
+        """
         with self._transaction(writes=True) as connection:
             over = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + 1}
             values = {**over, "error": plain_text(error) or "unknown"}
@@ -272,7 +284,9 @@ class Store(Transfers):
             return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._files)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
-        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
+        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds
+        it.
+        """
         row = connection.execute(select(schema.runs).where(schema.runs.c.key == key).with_for_update()).one_or_none()
         if row is None:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
@@ -286,10 +300,10 @@ class Store(Transfers):
 
     # ---- scores and other answers -------------------------------------------------------------------------------
 
-    def missing(self, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def missing(self, key: str, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the questions that have no score yet, in the same order."""
         with self._transaction(writes=False) as connection:
-            return reading.unanswered(connection, key, asked)
+            return reading.unanswered(connection, key, questions)
 
     def add_answers(self, key: str, answers: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
         """Store answers about a run, such as scores: rows with the columns of `AnswerRow`.
@@ -321,12 +335,12 @@ class Store(Transfers):
     def answer(self, key: str, measurement: str, question: dict[str, Any]) -> AnswerRow | None:
         """Return the answer to one question, or None if it is not stored yet."""
         text = canonical(question, "question")
-        found = (row for row in self.answers([key], measurement) if canonical(row.question, "question") == text)
-        return next(found, None)
+        matches = (row for row in self.answers([key], measurement) if canonical(row.question, "question") == text)
+        return next(matches, None)
 
     def answers(self, keys: Iterable[str], *measurements: str) -> list[AnswerRow]:
-        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by measurement
-        and length."""
+        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by
+        measurement and length."""
         with self._transaction(writes=False) as connection:
             return list(reading.answers(connection, keys, measurements))
 
@@ -348,7 +362,9 @@ class Store(Transfers):
             return reading.members(connection)
 
     def run(self, prefix: str) -> RunRow:
-        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
+        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is
+        exactly one.
+        """
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
             return reading.run(connection, key, self._now(connection))

@@ -51,9 +51,9 @@ SMALL = Cell(small=True)
 class RunRow:
     """One run and its status.
 
-    `parent`: the key of the run whose weights it starts from. `asked`: the questions of its study, or those of all
+    `parent`: the key of the run whose weights it starts from. `questions`: those of its study, or those of all
     studies if no study was given. `status`: one of `STATUSES`. A run whose worker died is pending, and a run is done
-    when it is trained and every question in `asked` has a score. Times are Unix seconds: `started` is the last
+    when it is trained and every one of its `questions` has a score. Times are Unix seconds: `started` is the last
     claim, and `finished` is when the training was stored. `claims`: the number of claims. `failures`: how often the
     run failed since it was last added, with the last `error` if it is not tried again. `deaths`: how many workers in
     a row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
@@ -82,13 +82,15 @@ class RunRow:
     finished: Annotated[Time | None, STORED]
     error: Annotated[Name | None, STORED]
     facts: Annotated[Json, OPTIONAL]
-    asked: list[dict[str, Any]]
+    questions: list[dict[str, Any]]
     status: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the run."""
+    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the
+    run.
+    """
 
     key: str
     label: str
@@ -106,7 +108,9 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRow:
-    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see `measurements.Table.to_data`."""
+    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see
+    `measurements.Table.to_data`.
+    """
 
     key: Annotated[Key, STORED]
     measurement: Annotated[Name, GIVEN]
@@ -119,12 +123,12 @@ class AnswerRow:
 class ScoreRow(NamedTuple):
     """The answer of the measurement "scores": the mean over `n` examples and its standard error. NaN if there is none.
 
-    `asked`: the question. `groups`: the means of groups of examples, and `baselines`: {"name", "score", "floor"}; both may
+    `groups`: the means of groups of examples, and `baselines`: {"name", "score", "floor"}; both may
     be empty. `note`: a remark of the task.
     """
 
     key: str
-    asked: dict[str, Any]
+    question: dict[str, Any]
     length: int
     n: int
     mean: float
@@ -138,7 +142,7 @@ class ScoreRow(NamedTuple):
         rows = answer.rows  # a single one, by columns
         return ScoreRow(
             key=answer.key,
-            asked=answer.question,
+            question=answer.question,
             length=answer.question["length"],
             n=rows["n"][0],
             mean=float(rows["mean"][0]),
@@ -170,7 +174,9 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StoredMember:
-    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be NULL."""
+    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be
+    NULL.
+    """
 
     cell: Cell
     type: Any
@@ -181,7 +187,7 @@ class StoredMember:
 @cache
 def cells(row: type) -> dict[str, StoredMember]:
     """Return the members of a class of rows that are stored, by name."""
-    found = {}
+    stored_members = {}
     for member, hint in get_type_hints(row, include_extras=True).items():
         cell = next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Cell)), None)
         if cell is not None:
@@ -190,15 +196,19 @@ def cells(row: type) -> dict[str, StoredMember]:
             inner = get_args(declared)[0] if optional else declared
             plain = get_args(inner)[0] if get_origin(inner) is Annotated else inner
             plain = str if get_origin(plain) is Literal else plain
-            found[member] = StoredMember(cell, hint, plain, optional or any(note in notes for note in NULLABLE))
-    return found
+            stored_members[member] = StoredMember(
+                cell, hint, plain, optional or any(note in notes for note in NULLABLE)
+            )
+    return stored_members
 
 
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
 def canonical(value: Any, what: str) -> str:
-    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values
+    such as NaN.
+    """
     try:
         return _CANONICAL(value)
     except (TypeError, ValueError) as error:
@@ -214,12 +224,14 @@ class Texts:
         self._encode, self._known = encode, dict[int, tuple[Any, str]]()
 
     def __call__(self, question: Any) -> str:
-        known = self._known.get(id(question))  # of an object that is kept, so no other one has this id
+        known = self._known.get(id(question))  # of an object that stays in memory, so no other one has this id
         if known is None:
             known = self._known[id(question)] = (question, self._encode(question))
         return known[1]
 
 
 def plain_text(text: str) -> str:
-    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for PostgreSQL."""
+    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for
+    PostgreSQL.
+    """
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -89,7 +89,7 @@ study_runs = Table(
     Column("position", Integer, nullable=False),
 )
 
-asked = Table(
+requested_questions = Table(
     "asked",
     tables,
     Column("study", Text, ForeignKey("studies.name"), primary_key=True),

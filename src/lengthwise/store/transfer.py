@@ -31,7 +31,7 @@ TABLES = {
         schema.studies,
         schema.runs,
         schema.study_runs,
-        schema.asked,
+        schema.requested_questions,
         schema.answers,
     )
 }
@@ -54,7 +54,9 @@ class Transfers:
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for one thread."""
+        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for
+        one thread.
+        """
         with self._transaction(writes=False) as connection:
 
             def joined(*, writes: bool) -> AbstractContextManager[Connection]:
@@ -83,8 +85,8 @@ class Transfers:
             )
             others = _others(connection, listed)
             of_study = {"studies": schema.studies.c.name, "study_runs": schema.study_runs.c.study}
-            of_study["asked"] = schema.asked.c.study
-            found = {}
+            of_study["asked"] = schema.requested_questions.c.study
+            rows_by_table = {}
             for name, table in TABLES.items():
                 columns = [table.c[column] for column in names_of(table)]
                 if name in of_study:
@@ -93,8 +95,8 @@ class Transfers:
                     keys = listed + others if name == "runs" else listed
                     queries = [select(*columns).where(table.c.key.in_(batch)) for batch in batches(keys)]
                 queries = [query.order_by(*table.primary_key.columns) for query in queries]
-                found[name] = _cells(connection, table, queries)
-            yield found
+                rows_by_table[name] = _cells(connection, table, queries)
+            yield rows_by_table
 
     def add_study_cells(self, tables: Tables) -> dict[str, int]:
         """Add the rows of a study by table, which were checked before, in one transaction. Return the number of new
@@ -126,28 +128,30 @@ def _cells(connection: Connection, table: Table, queries: Iterable[Any]) -> Iter
 
 def _others(connection: Connection, listed: list[str]) -> list[str]:
     """Return the keys of runs that a study does not list, but that its runs started from or are compared with."""
-    known, found, further = set(listed), list[str](), set(listed)
+    known, keys, further = set(listed), list[str](), set(listed)
     parents = dict(connection.execute(select(schema.runs.c.key, schema.runs.c.parent)).all())
     answers = reading.answers(connection, listed)
     further |= {str(row.question["against"]) for row in answers if row.question.get("against")}
     while further:
-        found += sorted(key for key in further - known if key in parents)
+        keys += sorted(key for key in further - known if key in parents)
         known |= further
         further = {parents[key] for key in further if parents.get(key)} - known
-    return found
+    return keys
 
 
 # ---- adding rows --------------------------------------------------------------------------------------------------
 
 
 def _add_study(connection: Connection, study: Cells, name: str) -> bool:
-    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have to be added."""
+    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have
+    to be added.
+    """
     table, is_it = schema.studies, schema.studies.c.name == study["name"]
     known = connection.execute(select(table).where(is_it).with_for_update()).one_or_none()
     if known is not None and known.created != study["created"]:
         raise StoreError(
-            f"{name} has another study {study['name']!r}, which was created at another time; import the bundle into a new results "
-            "folder (--results), or drop that study first"
+            f"{name} has another study {study['name']!r}, which was created at another time; import the bundle into a "
+            "new results folder (--results), or drop that study first"
         )
     if known is not None and known.updated >= study["updated"]:
         return False
@@ -155,8 +159,8 @@ def _add_study(connection: Connection, study: Cells, name: str) -> bool:
         connection.execute(insert(table), [study])
     else:
         connection.execute(update(table).where(is_it).values(study))
-        for part in (schema.study_runs, schema.asked):
-            connection.execute(delete(part).where(part.c.study == study["name"]))
+        for list_table in (schema.study_runs, schema.requested_questions):
+            connection.execute(delete(list_table).where(list_table.c.study == study["name"]))
     return True
 
 
@@ -174,8 +178,8 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
                     continue
                 if old.worker is not None and not is_dead(old.worker, now - (old.heartbeat or 0.0)):
                     raise StoreError(
-                        f"a worker is training run {row['key']} of {name} now, and the bundle has it finished; wait until the "
-                        "worker has finished, or stop it, and import the bundle again"
+                        f"a worker is training run {row['key']} of {name} now, and the bundle has it finished; wait "
+                        "until the worker has finished, or stop it, and import the bundle again"
                     )
                 values = {column: row[column] for column in ("step", "steps", "started", "finished", "error", "facts")}
                 connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
@@ -185,16 +189,18 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
 
 
 def _add_answers(connection: Connection, rows: Iterable[Cells], name: str) -> int:
-    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in speed."""
+    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in
+    speed.
+    """
     table, added = schema.answers, 0
     names = table.primary_key.columns.keys()
     for batch in batches(rows):
-        keys, questions = ({row[part] for row in batch} for part in ("key", "question"))
+        keys, questions = ({row[column] for row in batch} for column in ("key", "question"))
         query = select(table).where(and_(table.c.key.in_(keys), table.c.question.in_(questions)))
-        known = {tuple(row._mapping[part] for part in names): row for row in connection.execute(query)}
+        known = {tuple(row._mapping[column] for column in names): row for row in connection.execute(query)}
         new = []
         for row in batch:
-            if (old := known.get(tuple(row[part] for part in names))) is None:
+            if (old := known.get(tuple(row[column] for column in names))) is None:
                 new.append(row)
             elif row["measurement"] != TRAINING and row["rows"] != old.rows:
                 what = f"run {row['key']}, {row['measurement']}, question {row['question']}"
@@ -211,6 +217,6 @@ def _require_same(new: Cells, old: Any, columns: Iterable[str], what: str, kind:
             values = f"{column} is {old[column]} here and {new[column]} in the bundle"
             text = values if len(values) < 200 else f"{column} differs"
             raise StoreError(
-                f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new results "
-                "folder (--results)"
+                f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new "
+                "results folder (--results)"
             )

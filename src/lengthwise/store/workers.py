@@ -1,7 +1,8 @@
 """Names of workers, and whether a worker's process is still alive.
 
-A worker's name is `host:pid:token`. The token is new for every call. On Linux it also contains the pid namespace and the start time
-of the process, so that another process with the same pid, or a pid in another container, is not mistaken for the worker.
+A worker's name is `host:pid:token`. The token is new for every call. On Linux it also contains the pid namespace and
+the start time of the process, so that another process with the same pid, or a pid in another container, is not mistaken
+for the worker.
 """
 
 import os
@@ -27,8 +28,8 @@ def host() -> str:
 def is_dead(worker: str, silent: float) -> bool:
     """Return whether a worker whose last heartbeat is `silent` seconds old counts as dead.
 
-    On this host, a worker whose process has ended is dead at once. Otherwise it is dead after 60 s without a heartbeat. A heartbeat
-    more than 60 s in the future comes from a clock that was set back, and is ignored.
+    On this host, a worker whose process has ended is dead at once. Otherwise it is dead after 60 s without a heartbeat.
+    A heartbeat more than 60 s in the future comes from a clock that was set back, and is ignored.
     """
     return abs(silent) > STALE_SECONDS or _is_gone(worker)
 
@@ -63,7 +64,9 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot; None for a zombie, without a process, and without /proc."""
+    """Return the start time of a process in clock ticks since boot; None for a zombie, without a process, and without
+    /proc.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()  # the name before ")" may contain any character

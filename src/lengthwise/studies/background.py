@@ -1,4 +1,6 @@
-"""What happens beside the training of a run: signs of life for the store, and new files for a results folder at an address."""
+"""What happens beside the training of a run: signs of life for the store, and new files for a results folder at an
+address.
+"""
 
 import threading
 
@@ -43,10 +45,12 @@ class Heartbeat:
 
 
 class Sender:
-    """A thread that sends the new files of a run to a results folder at an address, while the run is trained and evaluated.
+    """A thread that sends the new files of a run to a results folder at an address, while the run is trained and
+    evaluated.
 
-    Training does not wait for it, and continues while the address cannot be reached. At the end everything is sent: after a success
-    the worker waits until that is possible; otherwise one attempt is made, and what was not sent stays on this machine.
+    Training does not wait for it, and continues while the address cannot be reached. At the end everything is sent:
+    after a success the worker waits until that is possible; otherwise one attempt is made, and what was not sent stays
+    on this machine.
     """
 
     def __init__(self, files: ResultsFolder, key: str, parent: Parent, heartbeat: Heartbeat):
@@ -76,7 +80,9 @@ class Sender:
             self._note(f"{error}; the progress of the run stays on this machine")
 
     def note_problem(self) -> None:
-        """Tell the parent once that files could not be sent. The thread itself does not, because a parent has one thread."""
+        """Tell the parent once that files could not be sent. The thread itself does not, because a parent has one
+        thread.
+        """
         if self._problem is not None and not self._is_noted:
             self._is_noted = True
             self._note(f"{self._problem.partition(';')[0]}; training continues, and its files are sent later")

@@ -21,13 +21,17 @@ MAX_DEVICES = 64  # of one machine
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """What computes one run: devices, threads and implementations. Results are the same bit for bit only with the same ones.
+    """What computes one run: devices, threads and implementations. Results are the same bit for bit only with the same
+    ones.
 
     The instruction set of the processor (AVX-512, AVX2 or none of these) must also be the same.
 
-    `device`: cpu, cuda, cuda:1, ... `backend`: a name of an attention backend, or auto for the fastest that supports the encoding.
-    `devices_per_run`: devices that train and evaluate one run together, each with a process of its own and with `threads` threads.
-    `sharding`: how they share the model: ddp (each device has all of it) or fsdp (each has a part of it during training).
+    `device`: cpu, cuda, cuda:1, ... `backend`: a name of an attention backend, or auto for the fastest that supports
+    the encoding.
+    `devices_per_run`: devices that train and evaluate one run together, each with a process of its own and with
+    `threads` threads.
+    `sharding`: how they share the model: ddp (each device has all of it) or fsdp (each has a part of it during
+    training).
     `compile`, `recompute`: see `Optimizations`.
     """
 
@@ -74,7 +78,9 @@ class Compute:
         return Optimizations(compile=self.compile, recompute=self.recompute)
 
     def unusual(self) -> dict[str, Any]:
-        """Return what is stored with the results of several devices, of compiled models and of models that compute blocks twice."""
+        """Return what is stored with the results of several devices, of compiled models and of models that compute
+        blocks twice.
+        """
         optimizations = {name: True for name in ("compile", "recompute") if getattr(self, name)}
         shared = {"devices_per_run": self.devices_per_run, "sharding": self.sharding}
         return optimizations | (shared if self.devices_per_run > 1 else {})
@@ -84,7 +90,9 @@ class Compute:
         return f"cuda:{rank}" if self.devices_per_run > 1 and self.device == "cuda" else self.device
 
     def require_usable(self, devices: Iterable[str] | None = None) -> None:
-        """Raise `ConfigError` for settings that cannot be used on this machine. `devices`: those used here, by default all."""
+        """Raise `ConfigError` for settings that cannot be used on this machine. `devices`: those used here, by default
+        all.
+        """
         self.require_valid()
         if (
             self.compile

@@ -29,11 +29,11 @@ def estimate_seconds(
 ) -> float | None:
     """Return about how many seconds `workers` processes need for `runs`, or None if no step could be measured.
 
-    `costs` has the cost of every run by its key, `trained` the keys of runs that only have to be evaluated. Runs that differ only
-    in their seed are assumed to take equally long. A few training steps of each kind of run are measured, for about five seconds
-    in all, starting with the most different kinds. A kind that was not measured gets the mean time per unit of cost of the most
-    similar kinds. The time of evaluation follows from `costs`. The estimate ignores other load on the machine, checkpoints of
-    earlier calls, and other calls that share the runs.
+    `costs` has the cost of every run by its key, `trained` the keys of runs that only have to be evaluated. Runs that
+    differ only in their seed are assumed to take equally long. A few training steps of each kind of run are measured,
+    for about five seconds in all, starting with the most different kinds. A kind that was not measured gets the mean
+    time per unit of cost of the most similar kinds. The time of evaluation follows from `costs`. The estimate ignores
+    other load on the machine, checkpoints of earlier calls, and other calls that share the runs.
     """
     kinds = {run.key: replace(run, seed=0) for run in runs}
     rates: dict[Run, float] = {}  # seconds per unit of cost
@@ -61,7 +61,9 @@ def estimate_seconds(
 
 
 def _most_different_first(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield one run of each task, model and training, then one with another encoding of each, and so on; one seed only."""
+    """Yield one run of each task, model and training, then one with another encoding of each, and so on;
+    one seed only.
+    """
     groups: dict[object, dict[str, Run]] = {}
     for run in runs:
         groups.setdefault((run.task, run.model, run.training), {}).setdefault(run.label, run)

@@ -15,8 +15,8 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Event):
-    """The study was added to the store. `counts`: its `total` runs by status. `costs`: of unfinished runs. `seconds`: the
-    estimated duration, if it was estimated."""
+    """The study was added to the store. `counts`: its `total` runs by status. `costs`: of unfinished runs. `seconds`:
+    the estimated duration, if it was estimated."""
 
     total: int
     counts: dict[str, int]
@@ -27,8 +27,8 @@ class Begun(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """A worker has started to `train` the run, to `continue` its training from a checkpoint, or to `evaluate` it if it is already
-    trained. `where`: the name of its machine, or "" for this one."""
+    """A worker has started to `train` the run, to `continue` its training from a checkpoint, or to `evaluate` it if it
+    is already trained. `where`: the name of its machine, or "" for this one."""
 
     what: Literal["train", "continue", "evaluate"]
     where: str = ""
@@ -51,8 +51,8 @@ class Advanced(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Event):
-    """The run has all its scores. `scores`: the new ones, as (length, mean). `shift_scores`: the number of new scores under
-    shifts. `seconds`: the time since `Started`."""
+    """The run has all its scores. `scores`: the new ones, as (length, mean). `shift_scores`: the number of new scores
+    under shifts. `seconds`: the time since `Started`."""
 
     scores: tuple[tuple[int, float], ...]
     seconds: float
@@ -61,8 +61,8 @@ class Done(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
-    """The run failed; the others continue. `error` is one line. `permanent`: its settings are the cause, so that the same call
-    fails again."""
+    """The run failed; the others continue. `error` is one line. `permanent`: its settings are the cause, so that the
+    same call fails again."""
 
     error: str
     permanent: bool = False

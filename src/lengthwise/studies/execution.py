@@ -38,7 +38,8 @@ LOCAL = Local()
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or SIGUSR2 stopped the execution. The same call continues.
 
-    All progress is saved, unless workers did not answer and were `killed`: then the steps since their last checkpoints are lost.
+    All progress is saved, unless workers did not answer and were `killed`: then the steps since their last checkpoints
+    are lost.
     """
 
     def __init__(self, number: int, counts: dict[str, int], killed: bool = False):
@@ -61,8 +62,8 @@ class Outcome:
 class RunOptions:
     """What workers do for each run beside computing it.
 
-    `retries`: how often a run that fails is tried again, unless its settings are the cause. `trackers`: those that show its curve
-    and its scores too, as from `parse_trackers("tensorboard,wandb:mode=offline")` of `lengthwise.trackers`.
+    `retries`: how often a run that fails is tried again, unless its settings are the cause. `trackers`: those that show
+    its curve and its scores too, as from `parse_trackers("tensorboard,wandb:mode=offline")` of `lengthwise.trackers`.
     """
 
     retries: int = 0
@@ -93,22 +94,22 @@ def execute(
 ) -> Outcome:
     """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
-    Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
-    which several machines can share; None: the database in `results`. With `store`, `results` may be an address too, such as
-    s3://bucket/folder. `executor`: where the runs are executed:
-    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
-    `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `options`: retries and
-    trackers. `estimate`: measure a few training steps first, which takes about five
-    seconds, and report the expected duration in `Begun`, if the runs are executed on this machine, each on one device.
-    `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little
-    before this time, ask the workers to save their checkpoints and return.
+    Everything is checked before anything trains. `store`: the address of the database, such as
+    postgresql://user@host/name, which several machines can share; None: the database in `results`. With `store`,
+    `results` may be an address too, such as s3://bucket/folder. `executor`: where the runs are executed:
+    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a
+    debugger needs, `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `options`:
+    retries and trackers. `estimate`: measure a few training steps first, which takes about five seconds, and report the
+    expected duration in `Begun`, if the runs are executed on this machine, each on one device.
+    `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again.
+    `max_seconds`: a little before this time, ask the workers to save their checkpoints and return.
 
-    Several calls may execute the same study in the same folder at the same time: they share the runs, and all return when all
-    runs are finished. A failing run does not stop the others.
+    Several calls may execute the same study in the same folder at the same time: they share the runs, and all return
+    when all runs are finished. A failing run does not stop the others.
 
-    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
-    saved their checkpoints. If a script defines classes of the study, worker processes load it, so it must call this under
-    `if __name__ == "__main__":`.
+    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the
+    workers have saved their checkpoints. If a script defines classes of the study, worker processes load it, so it must
+    call this under `if __name__ == "__main__":`.
     """
     if LOADING.get():
         raise ConfigError('a worker process loads this file; call execute() under if __name__ == "__main__":')
@@ -151,8 +152,8 @@ def _require_parents(store: Store, study: Study) -> None:
     for run in study.runs:
         if run.parent is not None and run.parent.key in others - trained:
             raise ConfigError(
-                f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, seed "
-                f"{run.parent.seed}), which is not trained in {store.files}; add that run to the study"
+                f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, "
+                f"seed {run.parent.seed}), which is not trained in {store.files}; add that run to the study"
             )
 
 
@@ -160,20 +161,24 @@ def _is_stored(store: Store, study: Study) -> bool:
     """Return whether the store has the study with the same runs and questions."""
     if all(row.name != study.name for row in store.studies()):
         return False
-    stored = [(row.key, sorted(canonical(question) for question in row.asked)) for row in store.runs(study.name)]
-    return stored == [(row["key"], sorted(canonical(question) for question in row["asked"])) for row in study.rows()]
+    stored = [(row.key, sorted(canonical(question) for question in row.questions)) for row in store.runs(study.name)]
+    return stored == [
+        (row["key"], sorted(canonical(question) for question in row["questions"])) for row in study.rows()
+    ]
 
 
 def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
-    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine, by key."""
+    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine,
+    by key.
+    """
     stored = {row.key: canonical(row.config) for row in store.runs(study.name)}
     here = {run.key: run.to_data() for run in study.runs}
     return {key: data for key, data in here.items() if canonical(data) != stored[key]}
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths, changed
-    classes, and missing weights."""
+    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths,
+    changed classes, and missing weights."""
     exists = any(row.name == study.name for row in store.studies())
     before = store.runs(study.name) if exists else []
     unlisted = store.add_study(**study.metadata(), runs=study.rows())
@@ -203,16 +208,18 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 
 
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
-    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
-    lengths = {run.key: {question["length"] for question in run.asked} for run in now}
-    lengths_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
+    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty
+    string.
+    """
+    lengths = {run.key: {question["length"] for question in run.questions} for run in now}
+    lengths_before = {question["length"] for run in before if run.key in lengths for question in run.questions}
     removed = sorted(lengths_before - set().union(*lengths.values()))
     if not removed:
         return ""
     which, their, them = ("length", "its", "it") if len(removed) == 1 else ("lengths", "their", "them")
     return (
-        f"{study} no longer evaluates {which} {', '.join(map(str, removed))}; {their} scores are not in the report, but still "
-        f"in the database (list {them} again to show them; nothing is computed twice)"
+        f"{study} no longer evaluates {which} {', '.join(map(str, removed))}; {their} scores are not in the report, "
+        f"but still in the database (list {them} again to show them; nothing is computed twice)"
     )
 
 
@@ -225,8 +232,8 @@ def _reopen(store: Store, study: str) -> str:
         return ""
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
-        f"{study}: the weights of {runs} are missing in {store.files}/runs, so {they_are} trained again; the scores are "
-        f"kept (`lengthwise report{store.option}` needs no weights)"
+        f"{study}: the weights of {runs} are missing in {store.files}/runs, so {they_are} trained again; the scores "
+        f"are kept (`lengthwise report{store.option}` needs no weights)"
     )
 
 

@@ -27,11 +27,11 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
 
     The file may import neighbouring files and define its own encodings and tasks.
 
-    If `study` is a function, it is called with `options`: a text for each of its parameters, which all have defaults. Texts are
-    converted to the annotated types str, int and float.
+    If `study` is a function, it is called with `options`: a text for each of its parameters, which all have defaults.
+    Texts are converted to the annotated types str, int and float.
 
-    A file that is already loaded as a plug-in is not run again, so that its classes stay those in the lists. Raise `StudyError`
-    in one line, with the line number in the file, for any error in the file.
+    A file that is already loaded as a plug-in is not run again, so that its classes stay those in the lists. Raise
+    `StudyError` in one line, with the line number in the file, for any error in the file.
     """
     name = str(path)
     path = study_file(name)

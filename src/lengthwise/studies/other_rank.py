@@ -65,7 +65,9 @@ def _follow(launch: Launch, parent: Parent) -> int:
 
 
 def _watch_parent() -> None:
-    """End this process 20 s after torchrun has ended. Until then rank 0 can end in order, if it does not wait for this one."""
+    """End this process 20 s after torchrun has ended. Until then rank 0 can end in order, if it does not wait for this
+    one.
+    """
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1.0)

@@ -68,7 +68,9 @@ class ProbeResult:
 def jobs_of_runs(
     probe: Probe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
-    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their defaults."""
+    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their
+    defaults.
+    """
     return [
         ProbeJob(probe, run, probe.Options.with_defaults(run.train_length, length=length, **options))
         for run in runs
@@ -134,8 +136,10 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def why_not_probed(run: RunRow, needs_attention: bool = True) -> str | None:
-    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
+def unsupported_reason(run: RunRow, needs_attention: bool = True) -> str | None:
+    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can
+    be.
+    """
     if needs_attention and run.config["model"].get("mixer") is not None:
         return f"{described(run)} has no attention"
     if run.finished is None:
@@ -151,7 +155,9 @@ def require_no_misspelling(key: str) -> None:
 
 
 def require_encoding(runs: Iterable[RunRow], name: str, study: str | None) -> None:
-    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners` needs."""
+    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners`
+    needs.
+    """
     labels = list(dict.fromkeys(run.label for run in runs))
     if not any(map(_has_encoding(name), runs)):
         raise ConfigError(
@@ -185,11 +191,11 @@ def partners(
     choice, _ = encoding(encoding_name)
     is_reference = _has_encoding(encoding_name)
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if why_not_probed(run) is None]
+    finished = [run for run in runs if unsupported_reason(run) is None]
     for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    reasons = list(filter(None, map(why_not_probed, runs)))
+    reasons = list(filter(None, map(unsupported_reason, runs)))
     for run in finished:
         next_seed = across_seeds or is_reference(run)
         other = _reference(references[_protocol(run)], run.seed, next_seed)
@@ -219,13 +225,13 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
         if first.key == run.key:
             return second
     raise ConfigError(
-        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
-        "seed for the same encoding or --across-seeds); train one, or give a run's key"
+        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with "
+        "another seed for the same encoding or --across-seeds); train one, or give a run's key"
     )
 
 
 def _default_lengths(probe: Probe, run: RunRow) -> Sequence[int | None]:
-    lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
+    lengths = probe.lengths(run.train_length, [question["length"] for question in run.questions])
     if not lengths:
         raise ConfigError(f"no study evaluates run {described(run)}; give the lengths: --lengths 20,40")
     return lengths
@@ -239,9 +245,11 @@ def _protocol(run: RunRow) -> str:
 
 
 def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
-    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
+    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is
+    writable.
+    """
     run = stored_run(row)
-    options = lengths_options(run, field, [asked["length"] for asked in row.asked])
+    options = lengths_options(run, field, [question["length"] for question in row.questions])
     name, question = ExampleLengths.name, options.to_data()
     if (stored := store.answer(row.key, name, question)) is not None:
         return stored

@@ -86,7 +86,8 @@ class Messages:
         except RuntimeError as error:
             raise ConfigError(
                 f"the processes of torchrun cannot reach {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
-                "(MASTER_ADDR and MASTER_PORT); start torchrun with an --rdzv-endpoint or a --master-addr that all machines reach"
+                "(MASTER_ADDR and MASTER_PORT); start torchrun with an --rdzv-endpoint or a --master-addr that all "
+                "machines reach"
             ) from error
         self.launch, self.number = launch, 0
         self.store = dist.PrefixStore(f"lengthwise/{_session(store, launch)}", store)  # type: ignore[attr-defined]

@@ -135,8 +135,8 @@ def classes_listed(spec: Spec) -> Iterator[None]:
         changed = [make.__name__ for place, make in classes.items() if class_version(make) != own.classes[place]]
         if changed:
             raise ConfigError(
-                f"the file of {join_names(changed)} changed while the study was running, and every edit counts, even of "
-                "a comment; run the same command again, or declare version = 1 in the class to decide yourself what "
+                f"the file of {join_names(changed)} changed while the study was running, and every edit counts, even "
+                "of a comment; run the same command again, or declare version = 1 in the class to decide yourself what "
                 "counts"
             )
         with listed(classes.values()):

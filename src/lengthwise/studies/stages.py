@@ -15,7 +15,9 @@ MAX_SHARE = 1000
 
 
 def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
-    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of `Run`."""
+    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of
+    `Run`.
+    """
     if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
         raise ConfigError(f"{what} must be a list of Run, as grid(...) returns, got {runs!r}")
     runs = tuple(runs)
@@ -26,7 +28,9 @@ def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
 
 
 def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
-    """Return the number of steps of a run that starts from another one, of which one argument is given (see `continued`)."""
+    """Return the number of steps of a run that starts from another one, of which one argument is given (see
+    `continued`).
+    """
     if (steps is None) == (share is None):
         raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
     if steps is not None:
@@ -34,19 +38,20 @@ def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, sha
     number: Any = share
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number <= MAX_SHARE:
         raise ConfigError(
-            f"share must be a number of more than 0 and at most {MAX_SHARE}, got {shown(number)}; use steps=0 to evaluate without "
-            "training"
+            f"share must be a number of more than 0 and at most {MAX_SHARE}, got {shown(number)}; use steps=0 to "
+            "evaluate without training"
         )
     tokens = parent.steps * parent.batch_size * parent.train_length
     return max(1, round(number * tokens / (own.batch_size * own.train_length)))
 
 
 def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the best of the runs that differ in nothing but their learning rate, for each such group, in the order of `runs`.
+    """Return the best of the runs that differ in nothing but their learning rate, for each such group, in the order of
+    `runs`.
 
-    The best run has the best score at its training length, on the task as trained. Among equal scores it is the one with the
-    lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that diverged, is never
-    the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
+    The best run has the best score at its training length, on the task as trained. Among equal scores it is the one
+    with the lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that
+    diverged, is never the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
 
     >>> rates = grid(["rope"], ["copy"], [100], training=TrainingConfig(train_length=8, learning_rate=1e-3))  # and 3e-3
     >>> best_runs(store, rates)
@@ -60,7 +65,8 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
         ranks = {run: rank for run in group if (rank := _rank(store, run)) is not None}
         if not ranks:
             raise ConfigError(
-                f"no run of {group[0].label} on {group[0].task.label} has a score at length {group[0].training.train_length}; "
+                f"no run of {group[0].label} on {group[0].task.label} has a score at length "
+                f"{group[0].training.train_length}; "
                 "evaluate it at the training length, or see why its runs failed"
             )
         best.append(min(ranks, key=lambda run: ranks[run]))
@@ -70,7 +76,7 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
 def _rank(store: Store, run: Run) -> tuple[float, float] | None:
     """Return numbers of which the smallest are best, or None without a score."""
     length = run.training.train_length
-    scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.asked]
+    scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.question]
     if not scores or not math.isfinite(scores[0].mean):
         return None
     trained = store.answer(run.key, TRAINING, {})

@@ -19,8 +19,8 @@ def described(row: RunRow) -> str:
 def stored_run(row: RunRow) -> Run:
     """Return the run of a row.
 
-    Raise `ConfigError` if it cannot be reconstructed: its class is unknown (the message names the file that defined the class,
-    which is never loaded automatically), its class has changed, or another version of lengthwise created it.
+    Raise `ConfigError` if it cannot be reconstructed: its class is unknown (the message names the file that defined the
+    class, which is never loaded automatically), its class has changed, or another version of lengthwise created it.
     """
     description = f"run {described(row)}"
     try:
@@ -34,16 +34,19 @@ def stored_run(row: RunRow) -> Run:
         return run
     if changed := changed_classes(row.config, run.to_data()):
         raise ConfigError(
-            f"{description}: {join_names(list(changed))} changed since it was trained; run its study again, or restore the "
-            f"old code{edit_note(changed.values())}"
+            f"{description}: {join_names(list(changed))} changed since it was trained; run its study again, or restore "
+            f"the old code{edit_note(changed.values())}"
         )
     raise ConfigError(
-        f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that version"
+        f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that "
+        "version"
     )
 
 
 def changed_since(row: RunRow) -> dict[str, bool]:
-    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are unknown here."""
+    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are
+    unknown here.
+    """
     try:
         current = Run.from_data(row.config)
     except ConfigError:
@@ -52,14 +55,18 @@ def changed_since(row: RunRow) -> dict[str, bool]:
 
 
 def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
-    """Return pairs of old and new runs that differ only in the versions of classes or the content of a text, by the old key."""
+    """Return pairs of old and new runs that differ only in the versions of classes or the content of a text, by the old
+    key.
+    """
     new_rows = {canonical(_without_content(row.config)): row for row in after}
     pairs = ((row, new_rows.get(canonical(_without_content(row.config)))) for row in before)
     return {old.key: (old, new) for old, new in pairs if new is not None and new.key != old.key}
 
 
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without any."""
+    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without
+    any.
+    """
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
     changed: dict[str, bool] = {}
     for old, new in trained:
@@ -87,8 +94,8 @@ def edit_note(hashed: Iterable[bool]) -> str:
     if not any(hashed):
         return ""
     return (
-        " (every edit of a class's file or of a module that it imports counts, even of a comment; to decide yourself what "
-        "counts, declare version = 1 in the class)"
+        " (every edit of a class's file or of a module that it imports counts, even of a comment; to decide yourself "
+        "what counts, declare version = 1 in the class)"
     )
 
 

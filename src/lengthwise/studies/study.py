@@ -48,10 +48,11 @@ class Study:
     """A question and the runs that answer it, with the expected result and the cost, which are written before it runs.
 
     `evaluation`: one for all runs, or one per task name (`{"Text": ..., "Copy": ...}`). `source`: the study's file.
-    `then`: a function of the store that returns the next stage, a study that `lengthwise run` executes when this one is complete.
-    `published`: numbers of a publication that the report shows beside the measured ones, as `{"source": ..., "about": ...,
-    "scores": {task: {encoding: score}}, "ranks": {encoding: rank}}` with the labels of tasks and encodings. `scores` are means over
-    all lengths longer than training, and `ranks` are mean reciprocal ranks.
+    `then`: a function of the store that returns the next stage, a study that `lengthwise run` executes when this one is
+    complete.
+    `published`: numbers of a publication that the report shows beside the measured ones, as `{"source": ..., "about":
+    ..., "scores": {task: {encoding: score}}, "ranks": {encoding: rank}}` with the labels of tasks and encodings.
+    `scores` are means over all lengths longer than training, and `ranks` are mean reciprocal ranks.
     """
 
     name: str
@@ -98,8 +99,8 @@ class Study:
     def check(self) -> None:
         """Raise `ConfigError` for the first run that cannot be trained or evaluated, before anything trains.
 
-        The lengths must be supported by the task (a text may be too short), by the encoding (a learned table has a maximal length),
-        and by the position scheme (its range of positions may be too small).
+        The lengths must be supported by the task (a text may be too short), by the encoding (a learned table has a
+        maximal length), and by the position scheme (its range of positions may be too small).
         """
         checked = set()
         for run in self.runs:
@@ -136,7 +137,7 @@ class Study:
             "train_length": max(ancestor.training.train_length for ancestor in run.lineage),
             "config": run.to_data(),
             "parent": None if run.parent is None else run.parent.key,
-            "asked": questions(run.task, config),
+            "questions": questions(run.task, config),
             "facts": ({"defined_in": files} if files else {}) | metric.facts(),
         }
 
@@ -157,7 +158,8 @@ def _runs(study: str, runs: Any) -> tuple[Run, ...]:
     for run in runs:
         if run.key in by_key:
             raise ConfigError(
-                f"study {study!r} has the same run twice ({run.label} on {run.task.label}, seed {run.seed}); remove one of them"
+                f"study {study!r} has the same run twice ({run.label} on {run.task.label}, seed {run.seed}); remove "
+                "one of them"
             )
         by_key[run.key] = run
     return runs
@@ -221,9 +223,9 @@ def grid(
 ) -> tuple[Run, ...]:
     """Return a run for every encoding on every task with every seed; `seeds=3` means 0, 1, 2.
 
-    `training`, `model`: one for all tasks, or one per task. `positions`: position schemes to combine with every encoding, such as
-    ["consecutive", "randomized:max_length=512"]; default: that of `training`. The runs of the first seed come first, so that an
-    interrupted study has a complete comparison early.
+    `training`, `model`: one for all tasks, or one per task. `positions`: position schemes to combine with every
+    encoding, such as ["consecutive", "randomized:max_length=512"]; default: that of `training`. The runs of the first
+    seed come first, so that an interrupted study has a complete comparison early.
 
     >>> grid(["rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=16))
     """
@@ -264,13 +266,15 @@ def continued(
     model: Mapping[str, Any] | None = None,
     **training: Any,
 ) -> tuple[Run, ...]:
-    """Return runs that start from the trained weights of `parents`, each with every encoding; default: the parent's own.
+    """Return runs that start from the trained weights of `parents`, each with every encoding; default: the parent's
+    own.
 
-    With `steps=0` the parent's weights are evaluated with another encoding and no further training. In place of `steps`, `share`
-    is the size of the training as a share of the parent's: steps × sequences × length, at least 1 step. `training`: fields of
-    `TrainingConfig` that differ from the parent's, such as `train_length` and `learning_rate`. `task`: another task with the same
-    tokens. `model`: settings of `ModelConfig` that differ, `dropout` or an added `qk_norm`. The parents must be among the study's
-    runs, or trained in the same results folder. `min_length` and `curriculum` are not inherited. The runs have the parents' seeds.
+    With `steps=0` the parent's weights are evaluated with another encoding and no further training. In place of
+    `steps`, `share` is the size of the training as a share of the parent's: steps × sequences × length, at least 1
+    step. `training`: fields of `TrainingConfig` that differ from the parent's, such as `train_length` and
+    `learning_rate`. `task`: another task with the same tokens. `model`: settings of `ModelConfig` that differ,
+    `dropout` or an added `qk_norm`. The parents must be among the study's runs, or trained in the same results folder.
+    `min_length` and `curriculum` are not inherited. The runs have the parents' seeds.
 
     >>> base = grid(["rope"], ["text"], seeds=3, training=TrainingConfig(train_length=256))
     >>> extended = continued(base, ["pi:factor=4", "yarn:factor=4"], steps=100, train_length=1024, learning_rate=1e-4)
@@ -309,7 +313,8 @@ def continued(
 def encoding(text: str) -> tuple[Choice, bool | None]:
     """Return the encoding for a name with settings, and whether its layers share one module (None: as in its source).
 
-    For example `fire:hidden_layers=1`. `fire-s` is FIRE with one module for all layers, `t5-per-layer` T5 with one for each.
+    For example `fire:hidden_layers=1`. `fire-s` is FIRE with one module for all layers, `t5-per-layer` T5 with one for
+    each.
     """
     layers = split_layers(text)
     text = with_colon(text) if len(layers) == 1 else text

@@ -31,8 +31,9 @@ class _Started:
 class Tracking:
     """Tell trackers about a run. If one of them fails, this is noted once, and the run continues without it.
 
-    Trackers get all points up to the present at the beginning, from the checkpoint, and again at the end. Each one ignores the
-    points that it has. So a curve has each step once, whatever was lost or repeated when a worker was killed.
+    Trackers get all points up to the present at the beginning, from the checkpoint, and again at the end. Each one
+    ignores the points that it has. So a curve has each step once, whatever was lost or repeated when a worker was
+    killed.
     """
 
     def __init__(self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: Parent):
@@ -53,18 +54,22 @@ class Tracking:
                         started.tracker.log({name: point[name] for name in point if name != "step"}, step=step)
                         started.last_step = step
 
-    def log_scores(self, rows: Callable[[], Iterable[Any]], asked: Sequence[Mapping[str, Any]], metric: str) -> None:
-        """Log the stored scores that answer the questions `asked`. `rows` reads them, if there is a tracker."""
+    def log_scores(
+        self, rows: Callable[[], Iterable[Any]], questions: Sequence[Mapping[str, Any]], metric: str
+    ) -> None:
+        """Log the stored scores that answer these questions. `rows` reads them, if there is a tracker."""
         if not self._started:
             return
-        scores = [row for row in rows() if row.asked in asked and math.isfinite(row.mean)]
+        scores = [row for row in rows() if row.question in questions and math.isfinite(row.mean)]
         for name, started in list(self._started.items()):
             with self._noting_errors(name):
                 if started.settings.steps_may_be_lengths:
                     for row in sorted(scores, key=lambda row: row.length):
-                        started.tracker.log({score_name(metric, row.asked): row.mean}, step=row.length)
+                        started.tracker.log({score_name(metric, row.question): row.mean}, step=row.length)
                 elif scores:
-                    started.tracker.log({f"{score_name(metric, row.asked)}/{row.length}": row.mean for row in scores})
+                    started.tracker.log(
+                        {f"{score_name(metric, row.question)}/{row.length}": row.mean for row in scores}
+                    )
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         status: Status = "finished" if kind is None else "stopped" if issubclass(kind, Stopped) else "failed"

@@ -70,8 +70,8 @@ class Worker:
             return True
         if not self.patiently(self.store.is_unfinished, self.spec.study):
             return False
-        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers that
-        # wait for the same database ask it at different times, and less and less often.
+        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers
+        # that wait for the same database ask it at different times, and less and less often.
         self.store.disconnect()
         self.parent.stop_requested.wait(self.pause * random.uniform(0.5, 1.5))
         self.pause = min(1.5 * self.pause, LONGEST_PAUSE)
@@ -124,7 +124,7 @@ class Worker:
         unfinished: Literal["continue", "train"] = "continue" if has_checkpoint else "train"
         self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else unfinished))
         run = stored_run(dataclasses.replace(row, config=self.spec.runs.get(row.key, row.config)))
-        missing = self.patiently(self.store.missing, row.key, row.asked)
+        missing = self.patiently(self.store.missing, row.key, row.questions)
         is_trained = row.finished is not None
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
@@ -162,7 +162,7 @@ class Worker:
             self.add_answers(row.key, [(name, {}, table, facts) for name, table, facts in answers])
             tracking.log_points(trained.curve)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
-            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.asked, row.metric)
+            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.questions, row.metric)
         if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
@@ -202,9 +202,9 @@ class Worker:
             )
             answers = []
             for score in scores:
-                fewer = score.n if score.n < score.asked.get("examples", 0) else None
+                fewer = score.n if score.n < score.question.get("examples", 0) else None
                 tables = score_tables(score, task.note(score.length, fewer))
-                answers += [(name, score.asked, table, {"seconds": score.seconds}) for name, table in tables]
+                answers += [(name, score.question, table, {"seconds": score.seconds}) for name, table in tables]
             self.add_answers(key, answers)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]

@@ -132,7 +132,9 @@ class WorkerProcess:
 
 
 def line_of(event: Event) -> str:
-    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids them."""
+    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids
+    them.
+    """
     text = json.dumps(asdict(event), ensure_ascii=False)
     return f"{type(event).__name__} {text.encode('utf-8', 'replace').decode()}"
 
@@ -141,7 +143,9 @@ def line_of(event: Event) -> str:
 
 
 class _Parent:
-    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed for a log."""
+    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed
+    for a log.
+    """
 
     def __init__(self) -> None:
         self.stop_requested = Flag()

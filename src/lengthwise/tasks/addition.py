@@ -28,41 +28,46 @@ class Addition(ScratchpadTask):
         targets  5   7  +  6  8  SEP 1  2  5  EOS
                                      ‾‾‾‾‾‾‾‾‾‾‾‾
 
-    The numbers of digits (A, B), with max(A, B) = length, are uniform over the 2 · length − 1 possible pairs. A number of A digits
-    is uniform over 10^(A−1) ... 10^A − 1, and a number of 1 digit over 0 ... 9. Numbers can be of any length.
+    The numbers of digits (A, B), with max(A, B) = length, are uniform over the 2 · length − 1 possible pairs. A number
+    of A digits is uniform over 10^(A−1) ... 10^A − 1, and a number of 1 digit over 0 ... 9. Numbers can be of any
+    length.
 
-    A test has equally many questions of each pair (up to one more if the pairs do not divide their number), and no question
-    twice. So at length 2 it has at most 318 questions: its split has 106 questions that add a number of 2 digits to one of 1, and
-    the other two pairs get no more.
+    A test has equally many questions of each pair (up to one more if the pairs do not divide their number), and no
+    question twice. So at length 2 it has at most 318 questions: its split has 106 questions that add a number of 2
+    digits to one of 1, and the other two pairs get no more.
 
     With a scratchpad (`ScratchpadTask`) there is a step for each column, units first, and one for a last carry:
 
         in 7 8 comp 7 + 8 + 0 = 1 5 out 5 [ 1 ] re 5 + 6 # in 5 6 comp 5 + 6 + 1 = 1 2 out 2 [ 1 ] re + # in 0 0 ...
 
-    with the carry in brackets. The shorter number is padded with leading zeros. The remaining input keeps them, so that both
-    numbers have equally many digits at every step; `zeros=published` drops them, as the study's code did: for 1003 + 5, the
-    first step has `re 1 0 0 + 0`.
+    with the carry in brackets. The shorter number is padded with leading zeros. The remaining input keeps them, so that
+    both numbers have equally many digits at every step; `zeros=published` drops them, as the study's code did: for 1003
+    + 5, the first step has `re 1 0 0 + 0`.
 
-    `reverse`: the sum is written with its units first (5 2 1). `pad`: leading zeros make both numbers equally long, and the sum one
-    digit longer than these (653 + 49 becomes 653 + 049 = 0702). With both, the format is that of position coupling (`coupling`).
+    `reverse`: the sum is written with its units first (5 2 1). `pad`: leading zeros make both numbers equally long, and
+    the sum one digit longer than these (653 + 49 becomes 653 + 049 = 0702). With both, the format is that of position
+    coupling (`coupling`).
     `reverse_operands`: the two numbers are written with their units first as well (356 + 94 = 207, with `reverse`).
 
-    `hints`: index hints. Before each digit stands a symbol of an ordered list with so many symbols (a, b, ...), the same one for
-    digits of equal significance: 42 + 39 = 81 becomes a4b2+a3b9=a8b1. The symbols of the sum ascend in the order in which its
-    digits are written, so with `reverse` the lowest digit has the first one. The list is a circle, whose start is drawn uniformly
-    each time that a question is used; from d on, the same sum is d4e2+d3e9=d8e1. A last carry has the symbol before (with
-    `reverse`, after) those of the numbers. Hints do not count when questions are compared, so train and test share no pair of
-    numbers. Numbers of n digits need n + 1 symbols.
+    `hints`: index hints. Before each digit stands a symbol of an ordered list with so many symbols (a, b, ...), the
+    same one for digits of equal significance: 42 + 39 = 81 becomes a4b2+a3b9=a8b1. The symbols of the sum ascend in the
+    order in which its digits are written, so with `reverse` the lowest digit has the first one. The list is a circle,
+    whose start is drawn uniformly each time that a question is used; from d on, the same sum is d4e2+d3e9=d8e1. A last
+    carry has the symbol before (with `reverse`, after) those of the numbers. Hints do not count when questions are
+    compared, so train and test share no pair of numbers. Numbers of n digits need n + 1 symbols.
 
     None of these four settings can be combined with a scratchpad.
 
-    The score is exact match: 1 if the whole sum and EOS are correct. Train and test share no question, see `SequenceTask`.
+    The score is exact match: 1 if the whole sum and EOS are correct. Train and test share no question, see
+    `SequenceTask`.
 
-    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. For `reverse`, `pad` and `coupling`: Cho et al. 2024, "Position
-    Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3. For `hints`: Zhou et al.
-    2024, "Transformers Can Achieve Length Generalization But Not Robustly".
-    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B). Here the list of hints is
-    a circle, so that all symbols are equally frequent at every length, and no symbol tells whether there is a last carry.
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. For `reverse`, `pad` and `coupling`: Cho et al. 2024,
+    "Position
+    Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3. For `hints`:
+    Zhou et al. 2024, "Transformers Can Achieve Length Generalization But Not Robustly".
+    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B). Here the list
+    of hints is a circle, so that all symbols are equally frequent at every length, and no symbol tells whether there is
+    a last carry.
     """
 
     unit = "digits"
@@ -96,15 +101,15 @@ class Addition(ScratchpadTask):
         selected = parse_components(cls.__name__, settings["scratchpad"])
         if settings["zeros"] == "published" and "remaining" not in (selected or ()):
             raise ConfigError(
-                f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no remaining "
-                "input; leave zeros out"
+                f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no "
+                "remaining input; leave zeros out"
             )
         for name in ("reverse", "pad", "reverse_operands", "hints"):
             if settings[name] and selected is not None:
                 value = "true" if settings[name] is True else settings[name]
                 raise ConfigError(
-                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of "
-                    "them out"
+                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; "
+                    "leave one of them out"
                 )
         return super().check(settings)
 
@@ -131,8 +136,8 @@ class Addition(ScratchpadTask):
         super().check_length(length, split)
         if self.hints is not None and length >= self.hints:
             raise ConfigError(
-                f"Addition.hints must be at least {length + 1} for numbers of {length} digits, one symbol for each digit and one "
-                f"for the last carry, got {self.hints}; use more hints, or shorter numbers"
+                f"Addition.hints must be at least {length + 1} for numbers of {length} digits, one symbol for each "
+                f"digit and one for the last carry, got {self.hints}; use more hints, or shorter numbers"
             )
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
@@ -186,7 +191,9 @@ class Addition(ScratchpadTask):
         }
 
     def _columns(self, question: Sequence[str]) -> list[tuple[int, int, int, str, str]]:
-        """Return for each column, units first: both digits, the incoming carry, and the remaining digits of both numbers."""
+        """Return for each column, units first: both digits, the incoming carry, and the remaining digits of both
+        numbers.
+        """
         first, second = ("".join(digits) for digits in split(question, PLUS))
         width = max(len(first), len(second))
         first, second = first.rjust(width, "0"), second.rjust(width, "0")
@@ -205,15 +212,18 @@ class Addition(ScratchpadTask):
         return LazyPairs((first, second), self._question, self._answer)
 
     def coupling(self) -> Coupling:
-        """Couple digits of equal significance: the units of both numbers and of the sum have place 2; + and SEP have place 1."""
+        """Couple digits of equal significance: the units of both numbers and of the sum have place 2; + and SEP have
+        place 1.
+        """
         if self.reverse_operands or self.hints is not None:
             raise ConfigError(
-                "Addition couples positions only without reverse_operands and hints; leave them out, or use another position scheme"
+                "Addition couples positions only without reverse_operands and hints; leave them out, or use another "
+                "position scheme"
             )
         if not self.reverse:
             raise ConfigError(
-                "Addition couples positions only with reverse=true, because the significance of a digit must be known when it is "
-                "generated; use Addition(reverse=true), with pad=true as in the paper"
+                "Addition couples positions only with reverse=true, because the significance of a digit must be known "
+                "when it is generated; use Addition(reverse=true), with pad=true as in the paper"
             )
         # An example of n digits has 3n + 4 token slots, and its sum has up to n + 1 digits.
         return Coupling(self._places, lambda tokens: max(1, (tokens - 4) // 3 + 2))
@@ -273,13 +283,16 @@ def _draw_numbers(generator: torch.Generator, sizes: Int[Tensor, " b"], width: i
 
 
 def sum_of(first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
-    """Return the digits of the sums, with m = n + 1 columns, exact for any number of digits. -1 in front means no last carry.
+    """Return the digits of the sums, with m = n + 1 columns, exact for any number of digits. -1 in front means no last
+    carry.
 
-    A column that sums to more than 9 carries 1, one that sums to less carries 0, and one that sums to exactly 9 passes its
-    incoming carry on. So a carry is decided by the nearest lower column that does not sum to 9, without a loop over columns.
+    A column that sums to more than 9 carries 1, one that sums to less carries 0, and one that sums to exactly 9 passes
+    its incoming carry on. So a carry is decided by the nearest lower column that does not sum to 9, without a loop over
+    columns.
     """
     columns = (first.clamp(min=0) + second.clamp(min=0)).flip(1)  # units first
-    # The column that decides each carry. If all lower columns sum to 9 it is the units column, which then carries nothing.
+    # The column that decides each carry. If all lower columns sum to 9 it is the units column, which then carries
+    # nothing.
     deciding = torch.where(columns != 9, torch.arange(columns.shape[1]), 0)
     carries = columns.gather(1, deciding.cummax(1).values) > 9
     units = torch.zeros_like(carries[:, :1])

@@ -9,8 +9,8 @@ from lengthwise.tasks.base import Batch, GradedAnswers, Task
 class AnswerTask(Task):
     """A task whose examples are a prompt and an answer. The scored targets of a batch are the answer and its end.
 
-    An evaluation by decoding passes the prompt to the model, up to and including the slot that predicts the first token of the
-    answer. It generates tokens until `eos`, or as many as `answer_tokens` allows, and lets the task grade them.
+    An evaluation by decoding passes the prompt to the model, up to and including the slot that predicts the first token
+    of the answer. It generates tokens until `eos`, or as many as `answer_tokens` allows, and lets the task grade them.
     """
 
     eos: int  # the token that ends an answer

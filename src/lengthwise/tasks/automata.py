@@ -27,8 +27,9 @@ BASELINE_SEQUENCES = 64  # sequences per call of a baseline; evaluation can stop
 class Automata:
     """One automaton for each row of a batch.
 
-    State s has `edges[b, s]` equally probable transitions: transition k emits `symbols[b, s, k]` and leads to `targets[b, s, k]`.
-    The last of the r states is the start of a string. It has the transitions of state 0, but a string cannot end in it.
+    State s has `edges[b, s]` equally probable transitions: transition k emits `symbols[b, s, k]` and leads to
+    `targets[b, s, k]`. The last of the r states is the start of a string. It has the transitions of state 0, but a
+    string cannot end in it.
     """
 
     symbols: Int[Tensor, "b r e"]
@@ -69,7 +70,9 @@ class Automata:
 
 @dataclass(frozen=True)
 class AutomatonBatch(Batch):
-    """Sequences with their true distributions: the state that emitted each target, and the probabilities of each state."""
+    """Sequences with their true distributions: the state that emitted each target, and the probabilities of
+    each state.
+    """
 
     states: Int[Tensor, "b t"]
     probabilities: Float[Tensor, "b r v"]
@@ -80,34 +83,38 @@ class AutomatonBatch(Batch):
 
 
 class PFA(PrefixTask):
-    """Predict the next symbol of strings in a language that has to be learned from the sequence itself. `length` n counts the
-    symbols, including the predicted one; a separator ends each string and counts as a symbol. Length 6, all slots scored:
+    """Predict the next symbol of strings in a language that has to be learned from the sequence itself. `length` n
+    counts the symbols, including the predicted one; a separator ends each string and counts as a symbol. Length 6, all
+    slots scored:
 
         inputs   | a b | a c
         targets  a b | a c c
 
-    Every sequence has a new random automaton: 4 ... `states` states and an alphabet of 4 ... `symbols` letters (fewer if the
-    settings are smaller). Each state has 1 ... `edges` equally probable transitions, each with a letter that the state uses only
-    once and with any state as its target. All strings start in the same state. After each symbol a string ends with
-    probability `ends`, so it has 1 / `ends` symbols on average, and at least one.
+    Every sequence has a new random automaton: 4 ... `states` states and an alphabet of 4 ... `symbols` letters (fewer
+    if the settings are smaller). Each state has 1 ... `edges` equally probable transitions, each with a letter that the
+    state uses only once and with any state as its target. All strings start in the same state. After each symbol a
+    string ends with probability `ends`, so it has 1 / `ends` symbols on average, and at least one.
 
-    The loss is the cross-entropy of the next symbol. The score is the total variation distance between the model's and the
-    automaton's distributions, ½ Σ |p - q| over all symbols, from 0 to 1, at the n-th symbol. Length counts symbols because any
-    prefix of n symbols is a sequence of length n, whereas strings have different lengths. The letter identifies the transition, so
-    whoever knows the automaton knows the state, and perfect learning reaches a distance of 0.
+    The loss is the cross-entropy of the next symbol. The score is the total variation distance between the model's and
+    the automaton's distributions, ½ Σ |p - q| over all symbols, from 0 to 1, at the n-th symbol. Length counts symbols
+    because any prefix of n symbols is a sequence of length n, whereas strings have different lengths. The letter
+    identifies the transition, so whoever knows the automaton knows the state, and perfect learning reaches a distance
+    of 0.
 
-    Scores of baselines that know nothing about automata (means over 1,280 sequences, default settings, n = 1, 10, 50, 100, 400):
+    Scores of baselines that know nothing about automata (means over 1,280 sequences, default settings, n = 1, 10, 50,
+    100, 400):
 
         every symbol alike     0.87  0.83  0.83  0.83  0.83
         counts of symbols      0.87  0.56  0.50  0.49  0.49
         counts of pairs        0.87  0.54  0.33  0.28  0.23
         counts of triples      0.87  0.55  0.37  0.29  0.18
 
-    Source: Akyürek et al. 2024, "In-Context Language Learning: Architectures and Algorithms"; its code, berlino/seq_icl.
-    Differs: a string ends with the same probability after each symbol. The published string lengths are uniform up to 50, so there
-    the next symbol also depends on the length so far, which no automaton knows. Training and test automata are all new; the
-    published data has 5,000. The ranges of states and letters are our choice; that code draws 2 ... 9 states, and as many
-    letters as states.
+    Source: Akyürek et al. 2024, "In-Context Language Learning: Architectures and Algorithms"; its code,
+    berlino/seq_icl.
+    Differs: a string ends with the same probability after each symbol. The published string lengths are uniform up to
+    50, so there the next symbol also depends on the length so far, which no automaton knows. Training and test automata
+    are all new; the published data has 5,000. The ranges of states and letters are our choice; that code draws 2 ... 9
+    states, and as many letters as states.
     """
 
     metric = TOTAL_VARIATION
@@ -127,7 +134,8 @@ class PFA(PrefixTask):
         require_at_most("PFA", MAX_SIZE, states=settings["states"], symbols=symbols)
         if edges > symbols:
             raise ConfigError(
-                f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different symbols"
+                f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different "
+                "symbols"
             )
         if not 0 <= ends < 1:
             raise ConfigError(
@@ -184,7 +192,9 @@ class PFA(PrefixTask):
 
     @staticmethod
     def distance(probabilities: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
-        """Return the total variation distance between predicted and true distributions of the next symbol, for every slot."""
+        """Return the total variation distance between predicted and true distributions of the next symbol, for every
+        slot.
+        """
         if not isinstance(batch, AutomatonBatch):
             raise TypeError(
                 f"batch must come from PFA.sample or PFA.examples, which keep the automata, got {type(batch).__name__}"

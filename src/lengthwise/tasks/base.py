@@ -25,8 +25,8 @@ MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit
 class Batch:
     """Examples as tensors: inputs, targets, and a mask of the targets that count for loss and score.
 
-    `targets[b, t]` is the correct prediction at token slot t, and `scored[b, t]` says whether it counts. All examples have one
-    length, except in training batches of a finite set of questions or of a fixed training set.
+    `targets[b, t]` is the correct prediction at token slot t, and `scored[b, t]` says whether it counts. All examples
+    have one length, except in training batches of a finite set of questions or of a fixed training set.
     """
 
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"]
@@ -61,8 +61,9 @@ class Batch:
 class GradedAnswers:
     """Grades of the answers that a model generated.
 
-    `scores`: 1 for a correct answer, 0 for a wrong one; or other numbers whose mean is the score in the task's metric. `details`:
-    further numbers for each example, by name. `unreadable`: indices of examples without a readable answer (they score 0).
+    `scores`: 1 for a correct answer, 0 for a wrong one; or other numbers whose mean is the score in the task's metric.
+    `details`: further numbers for each example, by name. `unreadable`: indices of examples without a readable answer
+    (they score 0).
     `unreadable_steps`: indices of examples with a readable answer, but with steps before it that cannot be read.
     """
 
@@ -76,11 +77,11 @@ class GradedAnswers:
 class Baseline:
     """A prediction without a model, scored on the same examples as the models.
 
-    `scores(batch, lengths)` returns the score of each example at each length, [b, lengths], in the task's metric, or None if the
-    baseline makes no prediction for these examples.
+    `scores(batch, lengths)` returns the score of each example at each length, [b, lengths], in the task's metric, or
+    None if the baseline makes no prediction for these examples.
     `floor`: a model that scores no better at the training length has not learned the task.
-    `examples_per_call`: how many examples `scores` gets in one call; evaluation can stop between two calls. None means all
-    examples at once, which is necessary if the prediction for one example depends on the others.
+    `examples_per_call`: how many examples `scores` gets in one call; evaluation can stop between two calls. None means
+    all examples at once, which is necessary if the prediction for one example depends on the others.
     `fit_per_length`: every length needs a fit of its own; otherwise the longest length costs as much as all of them.
     `fitted_on`: identifies what the baseline knows apart from the examples, such as the hash of a training text.
     """
@@ -133,13 +134,15 @@ class Task(CheckedArguments):
 
     @abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        """Draw `batch` examples. The same generator state gives the same batch on every machine; normal numbers up to rounding."""
+        """Draw `batch` examples. The same generator state gives the same batch on every machine; normal numbers up to
+        rounding.
+        """
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         """Return the examples of an evaluation, which depend on the arguments alone.
 
-        Returns fewer than `count` examples if fewer exist, also where `available` does not know the number. So no example counts
-        twice.
+        Returns fewer than `count` examples if fewer exist, also where `available` does not know the number. So no
+        example counts twice.
         """
         return self.sample(generator(seed, split, length), count, length, split)
 
@@ -148,8 +151,8 @@ class Task(CheckedArguments):
     ) -> Batch:
         """Draw the examples of a training step, all of one length that is uniform in `shortest ... longest`.
 
-        A task with a finite set of examples overrides this: there the set determines how frequent each length is. `dims`: for tasks
-        with `curriculum_dims`, how many coordinates are open.
+        A task with a finite set of examples overrides this: there the set determines how frequent each length is.
+        `dims`: for tasks with `curriculum_dims`, how many coordinates are open.
         """
         length = shortest
         if shortest < longest:
@@ -159,15 +162,18 @@ class Task(CheckedArguments):
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         """Return the examples with these numbers (0, 1, 2, ...) of a fixed training set.
 
-        Nothing is stored: each example depends only on the task, `seed` and its number. Examples are drawn like fresh ones; the
-        lengths `shortest ... longest` alternate, so all are equally frequent. If a length has few questions, some questions
-        appear under several numbers. A task with a finite set of examples overrides this and numbers its own examples.
+        Nothing is stored: each example depends only on the task, `seed` and its number. Examples are drawn like fresh
+        ones; the lengths `shortest ... longest` alternate, so all are equally frequent. If a length has few questions,
+        some questions appear under several numbers. A task with a finite set of examples overrides this and numbers its
+        own examples.
         """
         count = longest - shortest + 1
         return Batch.join([self.sample(generator(seed, "fixed", n), 1, shortest + n % count) for n in numbers])
 
     def num_examples(self, tokens: int, length: int) -> int:
-        """Return how many examples an evaluation of about `tokens` token slots takes, for tasks with scores `per_token`."""
+        """Return how many examples an evaluation of about `tokens` token slots takes, for tasks with scores
+        `per_token`.
+        """
         return max(1, -(-tokens // self.tokens(length)))
 
     def available(self, length: int, split: str = "test") -> int | None:
@@ -190,8 +196,8 @@ class Task(CheckedArguments):
     def token_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
         """Return the score of every target, float64, if `score` is its mean over the scored targets.
 
-        A task that has this method can be evaluated on examples that are too long for one forward pass, part by part, and its
-        scores are also stored by position.
+        A task that has this method can be evaluated on examples that are too long for one forward pass, part by part,
+        and its scores are also stored by position.
         """
         raise NotImplementedError(f"the score of {type(self).__name__} is not a mean over targets")
 
@@ -201,7 +207,9 @@ class Task(CheckedArguments):
         return cls.token_scores is not Task.token_scores
 
     def token_words(self) -> Sequence[str] | None:
-        """Return the word of each token ID, if the text of tokens is their words with spaces between them; otherwise None."""
+        """Return the word of each token ID, if the text of tokens is their words with spaces between them; otherwise
+        None.
+        """
         return None
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
@@ -214,8 +222,8 @@ class Task(CheckedArguments):
         Raises `ConfigError` if the task does not say so with these settings.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not say which of its tokens share a position; use another position scheme, or one of "
-            f"these tasks: {_tasks_that_define('coupling')}"
+            f"{type(self).__name__} does not say which of its tokens share a position; use another position scheme, or "
+            f"one of these tasks: {_tasks_that_define('coupling')}"
         )
 
     def coordinates(self) -> Coordinates:
@@ -224,15 +232,16 @@ class Task(CheckedArguments):
         Raises `ConfigError` if the task does not say so.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not give its tokens coordinates; use another position scheme, or one of these tasks: "
-            f"{_tasks_that_define('coordinates')}"
+            f"{type(self).__name__} does not give its tokens coordinates; use another position scheme, or one of these "
+            f"tasks: {_tasks_that_define('coordinates')}"
         )
 
     def baselines(self) -> Sequence[Baseline]:
-        """Return the baselines that are scored beside every model, in display order; among floors the simplest comes first.
+        """Return the baselines that are scored beside every model, in display order; among floors the simplest comes
+        first.
 
-        Called before training, so it does not fit anything yet. Raises `ConfigError` for a baseline that cannot be computed on
-        this machine.
+        Called before training, so it does not fit anything yet. Raises `ConfigError` for a baseline that cannot be
+        computed on this machine.
         """
         return ()
 
@@ -253,7 +262,8 @@ class Task(CheckedArguments):
             raise ConfigError(f"length must be at least 1, got {length} {self.unit}")
         if length > MAX_LENGTH:
             raise ConfigError(
-                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into memory"
+                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into "
+                "memory"
             )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:
@@ -275,7 +285,9 @@ class Task(CheckedArguments):
 
 
 def _tasks_that_define(method: str) -> str:
-    """Return the names of the tasks in the list that have a method of their own in place of the one that raises an error."""
+    """Return the names of the tasks in the list that have a method of their own in place of the one that raises an
+    error.
+    """
     makes = [make for make in Registry.by_kind[Task.kind] if getattr(make, method) is not getattr(Task, method)]
     return ", ".join(make.__name__ for make in makes)
 
@@ -283,7 +295,8 @@ def _tasks_that_define(method: str) -> str:
 class PrefixTask(Task):
     """A task whose examples contain the examples of every shorter length as prefixes.
 
-    The score at length n is that of the n-th answer in a sequence, so one forward pass of the longest length scores all lengths.
+    The score at length n is that of the n-th answer in a sequence, so one forward pass of the longest length scores all
+    lengths.
     """
 
     @abstractmethod
@@ -296,8 +309,8 @@ class PrefixTask(Task):
     def prefixes_are_examples(self) -> bool:
         """Return whether the prefixes of a long test sequence are themselves test sequences of the shorter lengths.
 
-        They are not if the last question of a sequence differs in kind from those before it. Then every length needs a forward
-        pass of its own.
+        They are not if the last question of a sequence differs in kind from those before it. Then every length needs a
+        forward pass of its own.
         """
         return True
 
@@ -326,8 +339,8 @@ def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b
 def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
     """Return 1 for each example whose scored targets are all the argmax under teacher forcing, else 0.
 
-    This equals an exact match under greedy decoding, because up to the first mistake both see the same prefix. The score is NaN
-    if any scored slot has a NaN logit, since such a model predicts nothing.
+    This equals an exact match under greedy decoding, because up to the first mistake both see the same prefix. The
+    score is NaN if any scored slot has a NaN logit, since such a model predicts nothing.
     """
     best = logits.max(-1)
     correct = ((best.indices == batch.targets) | ~batch.scored).all(1).double()
@@ -337,9 +350,9 @@ def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "
 def generator(*seed: int | str) -> torch.Generator:
     """Return a CPU generator that is seeded by the SHA-256 of `seed`, as in `generator(seed, "train", step)`.
 
-    The boundaries and types of its values count: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU engine
-    uses 32 bits of a seed, so among a million streams about a hundred pairs are equal. That is harmless for batches, but not
-    for anything that must never repeat.
+    The boundaries and types of its values count: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's
+    CPU engine uses 32 bits of a seed, so among a million streams about a hundred pairs are equal. That is harmless for
+    batches, but not for anything that must never repeat.
     """
     for value in seed:
         if not isinstance(value, (int, str)) or isinstance(value, bool):
@@ -351,5 +364,7 @@ def generator(*seed: int | str) -> torch.Generator:
 
 
 def same_tokenizer(one: Task, other: Task) -> bool:
-    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them their meaning."""
+    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them
+    their meaning.
+    """
     return not (one.tokenizer_sha256 and other.tokenizer_sha256) or one.tokenizer_sha256 == other.tokenizer_sha256

@@ -19,9 +19,9 @@ CHECKED_EXAMPLES = 4
 def require_consistent(task: Task, length: int) -> None:
     """Raise `ConfigError`, with the file and line of the class, if examples of this length contradict the task.
 
-    The task's methods `draw`, `widths` and `length_of`, or `sample` and `tokens`, have to agree about a few examples, and the
-    same state of the generator has to give the same examples. Lengthwise's own tasks are not checked here, because the tests
-    do that.
+    The task's methods `draw`, `widths` and `length_of`, or `sample` and `tokens`, have to agree about a few examples,
+    and the same state of the generator has to give the same examples. Lengthwise's own tasks are not checked here,
+    because the tests do that.
     """
     if is_builtin_class(type(task)):
         return

@@ -36,8 +36,8 @@ class Copy(SequenceTask):
     `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 (their names: cmc, cmc2x, rsc, rsc2x, rdc).
-    Differs: each symbol is one token and survives encoding and decoding. The published symbols came from a tokenizer, and one
-    in 100 did not survive, so no model could copy n of them in more than 0.99^n of all cases.
+    Differs: each symbol is one token and survives encoding and decoding. The published symbols came from a tokenizer,
+    and one in 100 did not survive, so no model could copy n of them in more than 0.99^n of all cases.
     """
 
     unit = "symbols"
@@ -93,8 +93,8 @@ class Copy(SequenceTask):
         """Couple each symbol with its copy: the n-th symbol (from 1) and its copy have place n + 1, SEP has place 1."""
         if self.pattern == "replaced" or self.times > 1:
             raise ConfigError(
-                f"Copy couples positions only of one copy of the symbols, got pattern={self.pattern}, times={self.times}; use "
-                "times=1 with pattern=random or pattern=repeated"
+                f"Copy couples positions only of one copy of the symbols, got pattern={self.pattern}, "
+                f"times={self.times}; use times=1 with pattern=random or pattern=repeated"
             )
         return Coupling(self._places, lambda tokens: max(1, tokens // 2))
 
@@ -118,7 +118,8 @@ class Copy(SequenceTask):
     def make_pairs(self, symbols: Int[Tensor, "b n"], length: int) -> Pairs:
         """Make an example of each row of symbols.
 
-        A row holds the symbols to copy (random), the symbol to repeat (repeated), or a symbol and its replacement (replaced).
+        A row holds the symbols to copy (random), the symbol to repeat (repeated), or a symbol and its replacement
+        (replaced).
         """
         if self.pattern == "replaced":
             colon = torch.full((len(symbols), 1), self.symbols)
@@ -177,7 +178,9 @@ class Reverse(SequenceTask):
         return len(question)
 
     def coupling(self) -> Coupling:
-        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP is one place after the last symbol."""
+        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP is one place after the last
+        symbol.
+        """
         if self.answer != "once":
             raise ConfigError(f"Reverse couples positions only with answer=once, got {self.answer}; use answer=once")
         return Coupling(self._places, lambda tokens: max(1, tokens // 2))
@@ -215,10 +218,11 @@ class CopyColumn(SequenceTask):
 
     The grid is a b c over d e f, row by row. Symbols and the column that is asked for are uniform and independent.
 
-    The position scheme `Grid` gives every symbol its row and column (`coordinates`). With consecutive positions, the symbols of a
-    column are `columns` tokens apart.
+    The position scheme `Grid` gives every symbol its row and column (`coordinates`). With consecutive positions, the
+    symbols of a column are `columns` tokens apart.
 
-    The score is exact match: 1 if the whole column and EOS are correct. Train and test share no question, see `SequenceTask`.
+    The score is exact match: 1 if the whole column and EOS are correct. Train and test share no question, see
+    `SequenceTask`.
     """
 
     unit = "rows"
@@ -250,7 +254,8 @@ class CopyColumn(SequenceTask):
         return len(question) // self.columns if self.columns > 1 else len(question) - 1
 
     def coordinates(self) -> Coordinates:
-        """Give row r and column c, counted from 1, the coordinates (r, c), and the answer the column to the right of the grid.
+        """Give row r and column c, counted from 1, the coordinates (r, c), and the answer the column to the right of
+        the grid.
 
         SEP is above the answer, in row 0. BOS and the number of the column have the coordinates (0, 0).
         """

@@ -24,14 +24,14 @@ class Counting(SequenceTask):
         targets  a   c  a  b  a  ?  a  SEP 3  EOS
                                            ‾‾‾‾‾‾
 
-    The number is written in decimal digits, the highest first. It is drawn uniformly from 0 ... length, so that no answer is right
-    often. The places of the symbol are uniform, and the other symbols are uniform among the remaining ones. At lengths with up to
-    4,096 questions, all questions are equally probable instead.
+    The number is written in decimal digits, the highest first. It is drawn uniformly from 0 ... length, so that no
+    answer is right often. The places of the symbol are uniform, and the other symbols are uniform among the remaining
+    ones. At lengths with up to 4,096 questions, all questions are equally probable instead.
 
-    The score is exact match. On long sequences, chance is about 1 / (length + 1). It is more on short ones, because a test has
-    different questions, and numbers with few questions run out: with 2 symbols and length 12, 6 is the answer to 0.15 of 400
-    questions, and 12, which has `symbols` questions, to none. Up to 16 different answers, models are compared with the most
-    frequent one. Train and test share no question, see `SequenceTask`.
+    The score is exact match. On long sequences, chance is about 1 / (length + 1). It is more on short ones, because a
+    test has different questions, and numbers with few questions run out: with 2 symbols and length 12, 6 is the answer
+    to 0.15 of 400 questions, and 12, which has `symbols` questions, to none. Up to 16 different answers, models are
+    compared with the most frequent one. Train and test share no question, see `SequenceTask`.
 
     Source: counting is in many studies of length generalization; this form, with its uniform numbers, is ours.
     """

@@ -12,15 +12,17 @@ from lengthwise.tasks.splits import shuffled
 
 
 class FiniteTask(SequenceTask):
-    """A task in words with a finite set of questions. A subclass defines `all_examples`, which lists those of one length.
+    """A task in words with a finite set of questions. A subclass defines `all_examples`, which lists those of one
+    length.
 
     `sizes`: number of questions by length; lengths without questions are not in it.
-    `longest_trained`: the longest length for training. Longer questions are all for testing. Up to it, one question in 8 is
-    held out by its hash for tests at trained lengths (with `held_out=False` none is, and there are no such tests). If a trained
-    length has so few questions that one split would be empty, both contain all of them (see `SequenceTask`).
+    `longest_trained`: the longest length for training. Longer questions are all for testing. Up to it, one question in
+    8 is held out by its hash for tests at trained lengths (with `held_out=False` none is, and there are no such tests).
+    If a trained length has so few questions that one split would be empty, both contain all of them (see
+    `SequenceTask`).
 
-    A training step draws its examples uniformly from all training examples between the shortest and the longest length requested.
-    So each length is as frequent as in the set, and a batch mixes lengths.
+    A training step draws its examples uniformly from all training examples between the shortest and the longest length
+    requested. So each length is as frequent as in the set, and a batch mixes lengths.
     """
 
     def __init__(self, words: Sequence[str], sizes: Mapping[int, int], longest_trained: int, held_out: bool = True):
@@ -49,20 +51,23 @@ class FiniteTask(SequenceTask):
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
     ) -> Batch:
-        """Draw the examples of a training step uniformly from all training examples of `shortest ... longest`, in mixed lengths."""
+        """Draw the examples of a training step uniformly from all training examples of `shortest ... longest`, in mixed
+        lengths.
+        """
         pool = self.training_examples(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return the set's training examples of `shortest ... longest`, each under one number, in an order that `seed` decides.
+        """Return the set's training examples of `shortest ... longest`, each under one number, in an order that `seed`
+        decides.
 
         Raises `ConfigError` for a number beyond the size of the set.
         """
         pool = self.training_examples(shortest, longest)
         if numbers and max(numbers) >= len(pool):
             raise ConfigError(
-                f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
-                f"training examples of {shortest} to {longest} {self.unit}"
+                f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no "
+                f"more training examples of {shortest} to {longest} {self.unit}"
             )
         return self.pack(pool[shuffled(torch.tensor(numbers), len(pool), generator(seed, "fixed"))])
 
@@ -77,13 +82,14 @@ class FiniteTask(SequenceTask):
             )
         if split == "test" and length <= self.longest_trained and not self.held_out:
             raise ConfigError(
-                f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it has no test of "
-                f"{length}; take at least {min(n for n in self.sizes if n > self.longest_trained)}, or a split that holds some out"
+                f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it "
+                f"has no test of {length}; take at least {min(n for n in self.sizes if n > self.longest_trained)}, or "
+                "a split that holds some out"
             )
         if split == "train" and length > self.longest_trained:
             raise ConfigError(
-                f"training length must be at most {self.longest_trained} {self.unit} for {name}, got {length}; longer examples are "
-                "for tests"
+                f"training length must be at most {self.longest_trained} {self.unit} for {name}, got {length}; longer "
+                "examples are for tests"
             )
 
     def training_examples(self, shortest: int, longest: int) -> Pairs:

@@ -17,7 +17,8 @@ from lengthwise.tasks.text_answers import DEMO, TextAnswers, most_frequent
 
 
 class Glue(TextAnswers):
-    r"""Answer questions about short texts by a label, a number or a name. `length` counts the tokens of the input that is used.
+    r"""Answer questions about short texts by a label, a number or a name. `length` counts the tokens of the input that
+    is used.
 
     Length 5, the scored targets underlined (the answer and EOS):
 
@@ -29,25 +30,27 @@ class Glue(TextAnswers):
 
     Settings:
 
-    - `tasks`: "all", or names such as cola+rte. All are the 15 of GLUE and SuperGLUE without WNLI, with RTE once: cola, sst2, mrpc,
-      qqp, stsb, mnli, qnli, rte, boolq, cb, copa, multirc, record, wic, wsc.
+    - `tasks`: "all", or names such as cola+rte. All are the 15 of GLUE and SuperGLUE without WNLI, with RTE once: cola,
+      sst2, mrpc, qqp, stsb, mnli, qnli, rte, boolq, cb, copa, multirc, record, wic, wsc.
     - `path`: a folder with a folder for each data set, with the parquet files of the hub or with JSON lines
-      (`lengthwise.downstream.glue.files`). The validation files are the test, because the published test files have no labels.
-      "demo" has a few invented rows of each.
+      (`lengthwise.downstream.glue.files`). The validation files are the test, because the published test files have no
+      labels. "demo" has a few invented rows of each.
     - `tokenizer`, `answer`, `sha256`: as in `Scrolls`.
 
-    Training draws uniformly from the training examples of all data sets together, so a data set has the share of its size. A test
-    has equally many examples of each data set, as far as there are so many; MultiRC's are whole questions, except for the last one.
+    Training draws uniformly from the training examples of all data sets together, so a data set has the share of its
+    size. A test has equally many examples of each data set, as far as there are so many; MultiRC's are whole questions,
+    except for the last one.
 
-    The score is the plain mean of the scores of the data sets (metric "benchmark average"), and each of these is stored beside it:
-    Matthews' correlation for CoLA, the mean of Pearson's and Spearman's for STS-B, of F1 and accuracy for MRPC and QQP, of macro F1
-    and accuracy for CB, of the F1 over answers and the exact match of questions for MultiRC, of F1 and exact match for ReCoRD, of
-    the matched and mismatched accuracies for MNLI, and accuracy for the others. It may be below 0, because correlations may be.
-    A test with fewer examples than data sets leaves some of these out.
+    The score is the plain mean of the scores of the data sets (metric "benchmark average"), and each of these is stored
+    beside it: Matthews' correlation for CoLA, the mean of Pearson's and Spearman's for STS-B, of F1 and accuracy for
+    MRPC and QQP, of macro F1 and accuracy for CB, of the F1 over answers and the exact match of questions for MultiRC,
+    of F1 and exact match for ReCoRD, of the matched and mismatched accuracies for MNLI, and accuracy for the others. It
+    may be below 0, because correlations may be. A test with fewer examples than data sets leaves some of these out.
 
     The baseline is the most frequent answer of each data set in training.
 
-    Source: Wang et al. 2018 (GLUE) and 2019 (SuperGLUE); Raffel et al. 2020, appendix D, for the texts; T5's code for the metrics.
+    Source: Wang et al. 2018 (GLUE) and 2019 (SuperGLUE); Raffel et al. 2020, appendix D, for the texts; T5's code for
+    the metrics.
     Differs: T5 lets the model name the noun in WSC; here it answers whether the marked pronoun is the marked noun.
     """
 
@@ -104,7 +107,9 @@ class Glue(TextAnswers):
         return self._groups_by_split[split]
 
     def answer_scores(self, texts: Sequence[str], numbers: Sequence[int], examples: Sequence[Example]) -> AnswerScores:
-        """Return the average of the scores of the data sets that have examples here, and these scores as its components."""
+        """Return the average of the scores of the data sets that have examples here, and these scores as its
+        components.
+        """
         rows: dict[str, list[int]] = {}
         for row, example in enumerate(examples):
             rows.setdefault(example.dataset, []).append(row)

@@ -25,18 +25,22 @@ class LEGO(ScratchpadTask):
         targets  a   -1 b  -  a  c  +  b  ?  c  SEP +1 EOS
                                                     ‾‾‾‾‾‾
 
-    The names are a random selection in random order; the values +1 and −1 are uniform and independent. The queried variable is
-    uniform over the second half of the chain: of n variables, counted from 0, those from ceil(n / 2) to n − 1.
+    The names are a random selection in random order; the values +1 and −1 are uniform and independent. The queried
+    variable is uniform over the second half of the chain: of n variables, counted from 0, those from ceil(n / 2) to n −
+    1.
 
-    With a scratchpad (`ScratchpadTask`) there is a step for each variable up to the queried one. The steps have no component
+    With a scratchpad (`ScratchpadTask`) there is a step for each variable up to the queried one. The steps have no
+    component
     `variables`:
 
         in a comp out -1 re b - a c + b # in b comp - a = - -1 out +1 re c + b # in c comp + b = + +1 out +1 re thus +1
 
     The score is exact match; chance is 1/2. Train and test share no question, see `SequenceTask`.
 
-    Source: Kazemnejad et al. 2023, section 3 and appendix D.1, after Zhang et al. 2022, "Unveiling Transformers with LEGO".
-    Differs: each chain has one random query; the published sets query each variable of the second half, in one example each.
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1, after Zhang et al. 2022, "Unveiling Transformers with
+    LEGO".
+    Differs: each chain has one random query; the published sets query each variable of the second half, in one example
+    each.
     """
 
     unit = "variables"
@@ -79,7 +83,9 @@ class LEGO(ScratchpadTask):
         return len(self.chain(question)[0])
 
     def chain(self, question: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
-        """Return the clauses (variable, sign, previous variable; the first one has "1" instead), and the queried variable."""
+        """Return the clauses (variable, sign, previous variable; the first one has "1" instead), and the queried
+        variable.
+        """
         clauses = [(question[0], question[1][0], question[1][1:])]
         for n in range(2, len(question) - 2, 3):
             variable, sign, previous = question[n : n + 3]

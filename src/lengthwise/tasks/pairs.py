@@ -1,4 +1,6 @@
-"""Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over kinds."""
+"""Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over
+kinds.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +45,8 @@ class Pairs:
 class LazyPairs:
     """Examples as random numbers, from which questions and answers are computed on demand.
 
-    Each example is one row of every tensor in `rows`. Seven of eight questions that are drawn for a test are discarded, because
-    they belong to training; no answers are computed for these.
+    Each example is one row of every tensor in `rows`. Seven of eight questions that are drawn for a test are discarded,
+    because they belong to training; no answers are computed for these.
     """
 
     rows: tuple[Tensor, ...]
@@ -87,11 +89,12 @@ def require_pairs(task: Any, method: str, pairs: Any, count: int | None = None) 
 
 
 def draw_pairs(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str, *, distinct: bool) -> Pairs:
-    """Return the first `count` questions of a split that are drawn, with their answers. `draw(n)` draws n of both splits together.
+    """Return the first `count` questions of a split that are drawn, with their answers. `draw(n)` draws n of both
+    splits together.
 
-    `distinct`: without those that were drawn before. Then fewer are returned if there are no others: drawing ends when each
-    question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
-    is missed with probability 3e-6.
+    `distinct`: without those that were drawn before. Then fewer are returned if there are no others: drawing ends when
+    each question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer
+    than the average is missed with probability 3e-6.
     """
     chunks: list[Pairs | LazyPairs] = []
     seen: set[int] = set()
@@ -114,8 +117,9 @@ def _require_questions(count: int, draws: int, split: str) -> None:
     """Raise `ConfigError` if many draws gave no question of a split. It has none, and drawing would never end."""
     if not count and draws >= MAX_DRAWS:
         raise ConfigError(
-            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: there are too few questions "
-            "for a random split; define the task's method all_examples, which lists them, or take a longer length"
+            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: there are too few "
+            "questions for a random split; define the task's method all_examples, which lists them, or take a longer "
+            "length"
         )
 
 
@@ -124,9 +128,9 @@ def draw_balanced(
 ) -> Pairs:
     """Return `count` distinct questions of a split with their answers, equally many of each kind.
 
-    `draw(kinds)` draws one example of each of these kinds. `order`: a permutation of all kinds; if their number does not divide
-    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_pairs`); then no kind has
-    more examples than that one. Every kind must have at least one.
+    `draw(kinds)` draws one example of each of these kinds. `order`: a permutation of all kinds; if their number does
+    not divide `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_pairs`);
+    then no kind has more examples than that one. Every kind must have at least one.
     """
     num_kinds = len(order)
     first = set(order[: count % num_kinds].tolist())
@@ -210,7 +214,9 @@ def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
 
 
 def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
-    """Move every -1 to the end of its row and keep the order of the rest. The result is as wide as the longest row then is."""
+    """Move every -1 to the end of its row and keep the order of the rest. The result is as wide as the longest row then
+    is.
+    """
     is_word = rows != NO_WORD
     columns = is_word.cumsum(1)
     width = int(columns[:, -1].max()) if len(rows) else 0
@@ -219,7 +225,9 @@ def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
 
 
 def digits(values: Int[Tensor, "*s"], width: int) -> Int[Tensor, "*s width"]:
-    """Return the decimal digits of numbers from 0 to 10^width − 1, units last, with -1 instead of leading zeros; 0 is one digit."""
+    """Return the decimal digits of numbers from 0 to 10^width − 1, units last, with -1 instead of leading zeros; 0 is
+    one digit.
+    """
     powers = 10 ** torch.arange(width - 1, -1, -1)
     rest = values[..., None] // powers
     return (rest % 10).masked_fill((rest == 0) & (powers > 1), NO_WORD)

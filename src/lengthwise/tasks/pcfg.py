@@ -48,8 +48,8 @@ MAX_LETTERS = 500  # a question's text is shorter than this
 BLOCK = 1024  # trees that are drawn at once; another number gives another set of questions
 
 # The arguments of a function, in their order: "s" is a string, "f" a function. A weight is 64 · P(unary or binary) ·
-# Π P(string or function) · 6^functions. The last factor is the same for all trees with equally many functions, so it does not
-# change their relative probabilities; with it trees rarely end early, and few draws are discarded.
+# Π P(string or function) · 6^functions. The last factor is the same for all trees with equally many functions, so it
+# does not change their relative probabilities; with it trees rarely end early, and few draws are discarded.
 KINDS = ("s", "f", "ss", "sf", "fs", "ff")
 WEIGHTS = (36, 72, 9, 18, 18, 36)
 
@@ -70,25 +70,25 @@ class PCFG(FiniteTask):
         swap_first_last x  its ends exchanged
         repeat x           x x
 
-    The productivity split has 81,010 examples of 1 to 8 functions, of which one in 8 is held out by its hash to test at trained
-    lengths. The 11,333 examples of 9 to 35 functions are for tests beyond, as many of each length as in the published test set
-    (none of 31, 33 and 34). Strings have 2 to 5 symbols out of 520, and no string occurs twice among the questions of a length.
-    `FiniteTask` describes what a training step draws.
+    The productivity split has 81,010 examples of 1 to 8 functions, of which one in 8 is held out by its hash to test at
+    trained lengths. The 11,333 examples of 9 to 35 functions are for tests beyond, as many of each length as in the
+    published test set (none of 31, 33 and 34). Strings have 2 to 5 symbols out of 520, and no string occurs twice among
+    the questions of a length. `FiniteTask` describes what a training step draws.
 
-    `longest`: the largest number of symbols in an answer; questions with longer answers are not in the set. Answers have no other
-    bound, because `repeat` doubles a string, and every token slot of a batch costs time and memory. In the published test set
-    0.27 % of the answers have more than 100 symbols, the longest 736 and the median 12; in ours without a bound 0.26 %, the longest
-    268 and the median 11.
+    `longest`: the largest number of symbols in an answer; questions with longer answers are not in the set. Answers
+    have no other bound, because `repeat` doubles a string, and every token slot of a batch costs time and memory. In
+    the published test set 0.27 % of the answers have more than 100 symbols, the longest 736 and the median 12; in ours
+    without a bound 0.26 %, the longest 268 and the median 11.
 
     The score is exact match: 1 if the whole answer and EOS are correct.
 
     Source: Hupkes et al. 2020, section 4; Kazemnejad et al. 2023, section 3.
-    Differs: the set is our own and always the same. It has trees of the published grammar (a function is unary with probability
-    0.75, an argument is a function with probability 0.25, the text has fewer than 500 letters), given their number of
-    functions. The published set drew both probabilities anew for each tree and then chose trees that resemble natural language;
-    its longest test question has 71 words, ours 107. How many training examples the published set has of each length is not
-    published. Ours are proportional to n² · 0.54^n, which continues into its test counts (n = 9: 3,352 for 3,232; n = 10: 2,235
-    for 2,296).
+    Differs: the set is our own and always the same. It has trees of the published grammar (a function is unary with
+    probability 0.75, an argument is a function with probability 0.25, the text has fewer than 500 letters), given their
+    number of functions. The published set drew both probabilities anew for each tree and then chose trees that resemble
+    natural language; its longest test question has 71 words, ours 107. How many training examples the published set has
+    of each length is not published. Ours are proportional to n² · 0.54^n, which continues into its test counts (n = 9:
+    3,352 for 3,232; n = 10: 2,235 for 2,296).
     """
 
     unit = "functions"
@@ -109,7 +109,9 @@ class PCFG(FiniteTask):
         return _examples(length, self.sizes[length], self.longest)
 
     def widths(self, length: int) -> tuple[int, int]:
-        """Return the widths of this length's examples; for a trained length those up to it, because a batch mixes lengths."""
+        """Return the widths of this length's examples; for a trained length those up to it, because a batch mixes
+        lengths.
+        """
         self.check_length(length)
         sets = [self.all_examples(n) for n in (range(1, length + 1) if length <= self.longest_trained else [length])]
         return max(s.questions.shape[1] for s in sets), max(s.answers.shape[1] for s in sets)
@@ -145,7 +147,9 @@ _ARGUMENTS = [",".join(kind)[::-1] for kind in KINDS]  # what follows a function
 
 @lru_cache(maxsize=64)
 def _examples(length: int, size: int, longest: int) -> Pairs:
-    """Return the first `size` examples with `length` functions and an answer of at most `longest` symbols, always the same."""
+    """Return the first `size` examples with `length` functions and an answer of at most `longest` symbols, always the
+    same.
+    """
     questions, answers = [], []
     for question in draw_questions(length):
         answer = answer_to(question, longest)
@@ -158,7 +162,9 @@ def _examples(length: int, size: int, longest: int) -> Pairs:
 
 
 def draw_questions(length: int) -> Iterator[list[int]]:
-    """Yield random trees with a short enough text as word ids, without end. They are always the same and repeat no string."""
+    """Yield random trees with a short enough text as word ids, without end. They are always the same and repeat no
+    string.
+    """
     letters = [len(word) + 1 for word in WORDS]
     seen: set[int] = set()
     for block in count():
@@ -175,12 +181,14 @@ def draw_questions(length: int) -> Iterator[list[int]]:
 
 
 def draw_trees(generator: torch.Generator, count: int, size: int) -> Int[Tensor, "b n"]:
-    """Draw random trees of `size` functions. Returns the kinds of the functions in prefix order (function before arguments).
+    """Draw random trees of `size` functions. Returns the kinds of the functions in prefix order (function before
+    arguments).
 
-    Independently drawn kinds with `size` - 1 function arguments in total form a tree after a rotation (the cycle lemma).
-    Exactly one rotation works: it starts after the index where the number of open function arguments first reaches its minimum.
-    Each tree comes from `size` rotations with equal probability, so its probability is proportional to the product of its
-    kinds' weights.
+    Independently drawn kinds with `size` - 1 function arguments in total form a tree after a rotation (the cycle
+    lemma).
+    Exactly one rotation works: it starts after the index where the number of open function arguments first reaches its
+    minimum. Each tree comes from `size` rotations with equal probability, so its probability is proportional to the
+    product of its kinds' weights.
     """
     below = torch.tensor([kind.count("f") for kind in KINDS])
     ends = torch.tensor(WEIGHTS).cumsum(0)
@@ -238,7 +246,9 @@ def answer_to(question: Sequence[int], longest: int) -> list[int] | None:
     """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full."""
 
     def argument(start: int) -> tuple[list[int] | None, int]:
-        """Return the value of the argument that starts at an index (None if it is longer than `longest`), and its end."""
+        """Return the value of the argument that starts at an index (None if it is longer than `longest`),
+        and its end.
+        """
         word = question[start]
         if word > _COMMA:
             stop = next((n for n in range(start, len(question)) if question[n] <= _COMMA), len(question))

@@ -25,18 +25,19 @@ class Permutations(SequenceTask):
         targets  213 132 312 SEP 123 EOS
                                  ‾‾‾‾‾‾‾
 
-    Each permutation is one word: 312 puts 3 in place 1, 1 in place 2 and 2 in place 3. The product applies them from left to right
-    to the arrangement 1 2 3 ...: a permutation w makes the arrangement a into a_w1 a_w2 a_w3. In the example, 213 gives 2 1 3, then
-    132 gives 2 3 1, and 312 gives 1 2 3.
+    Each permutation is one word: 312 puts 3 in place 1, 1 in place 2 and 2 in place 3. The product applies them from
+    left to right to the arrangement 1 2 3 ...: a permutation w makes the arrangement a into a_w1 a_w2 a_w3. In the
+    example, 213 gives 2 1 3, then 132 gives 2 3 1, and 312 gives 1 2 3.
 
-    `moves`: `all` permutations with equal probability, or `swaps` of two neighbours only. `answer`: the product (`last`), or the
-    arrangements after each permutation (`all`), which shows the model every step.
+    `moves`: `all` permutations with equal probability, or `swaps` of two neighbours only. `answer`: the product
+    (`last`), or the arrangements after each permutation (`all`), which shows the model every step.
 
-    The score is exact match. With `answer=last` and `moves=all`, chance is 1 / (number of permutations). With `moves=swaps` it is
-    more, because the product of an even number of swaps is even, and few swaps lead to few products: the likeliest product of 4,
-    8, 16 and 32 swaps of 5 elements has the probabilities 0.133, 0.065, 0.032 and 0.019. Models are compared with it. No circuit
-    of constant depth tracks five elements or more (their group is not solvable) unless TC0 = NC1, so a fixed number of layers
-    should fail at some length. Train and test share no question, see `SequenceTask`.
+    The score is exact match. With `answer=last` and `moves=all`, chance is 1 / (number of permutations). With
+    `moves=swaps` it is more, because the product of an even number of swaps is even, and few swaps lead to few
+    products: the likeliest product of 4, 8, 16 and 32 swaps of 5 elements has the probabilities 0.133, 0.065, 0.032 and
+    0.019. Models are compared with it. No circuit of constant depth tracks five elements or more (their group is not
+    solvable) unless TC0 = NC1, so a fixed number of layers should fail at some length. Train and test share no
+    question, see `SequenceTask`.
 
     Source: the word problem of S5 in Merrill, Petty and Sabharwal 2024, "The Illusion of State in State-Space Models".
     Differs: the source scores the product after every permutation, in place.

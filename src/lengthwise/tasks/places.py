@@ -13,9 +13,9 @@ class Coordinates:
     """The coordinates of the tokens of a task's examples.
 
     `axes`: how many coordinates a token has, for example two for row and column.
-    `of`: for examples of equally many token slots, or their beginnings with the whole question, the coordinates of each token
-    [b, t] -> [b, t, axes], at least 0. An additional token at the end changes those of no other token, so that generated tokens
-    get theirs.
+    `of`: for examples of equally many token slots, or their beginnings with the whole question, the coordinates of each
+    token [b, t] -> [b, t, axes], at least 0. An additional token at the end changes those of no other token, so that
+    generated tokens get theirs.
     `highest`: the highest coordinate, on any axis, in an example of so many token slots.
     """
 
@@ -28,9 +28,9 @@ class Coordinates:
 class Coupling:
     """The places of the tokens of a task's examples. Tokens with equal places share a position ID.
 
-    `places`: for examples of equally many token slots, or their beginnings with the whole question, the place of each token
-    [b, t] -> [b, t]. Places count from 1; a token with place 0, such as BOS, has the position 0. An additional token at the end
-    changes no other place, so that generated tokens get theirs.
+    `places`: for examples of equally many token slots, or their beginnings with the whole question, the place of each
+    token [b, t] -> [b, t]. Places count from 1; a token with place 0, such as BOS, has the position 0. An additional
+    token at the end changes no other place, so that generated tokens get theirs.
     `highest`: the highest place in an example of so many token slots.
     """
 

@@ -29,13 +29,13 @@ class Polynomial(ScratchpadTask):
 
         in - 2 x 2 comp - 2 * - 2 ** 2 = - 2 * 4 out - 8 [ 2 ] re 3 x 0 + 1 x 3 # in 3 x 0 comp ...
 
-    The coefficient of each term is uniform over −3 ... 3 and its degree over 0 ... 3, so terms come in any order and may
-    repeat; x is uniform over −2 ... 2. 0⁰ is 1. The answer is the value modulo 10, from 0 to 9 (7 for −13).
+    The coefficient of each term is uniform over −3 ... 3 and its degree over 0 ... 3, so terms come in any order and
+    may repeat; x is uniform over −2 ... 2. 0⁰ is 1. The answer is the value modulo 10, from 0 to 9 (7 for −13).
 
     The score is exact match. Train and test share no question, see `SequenceTask`.
 
-    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. Its example has no negative number; here they are written with a
-    sign.
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. Its example has no negative number; here they are
+    written with a sign.
     """
 
     unit = "terms"

@@ -10,7 +10,9 @@ from lengthwise.tasks.base import Batch, Task
 
 
 class PooledTask(Task):
-    """A task whose score belongs to all examples of an evaluation together, such as an F1, and is no mean over examples."""
+    """A task whose score belongs to all examples of an evaluation together, such as an F1, and is no mean over
+    examples.
+    """
 
     @abstractmethod
     def counts(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b k"]:
@@ -31,8 +33,8 @@ class PooledTask(Task):
 def ratio_of_sums(numerators: Float[Tensor, " b"], denominators: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     """Return numbers whose mean is Σ numerators / Σ denominators, or 0 if all denominators are 0.
 
-    Each is the ratio plus the first-order influence of its example, so the standard error of their mean is that of the ratio by the
-    delta method.
+    Each is the ratio plus the first-order influence of its example, so the standard error of their mean is that of the
+    ratio by the delta method.
     """
     mean = denominators.mean()
     if mean == 0:

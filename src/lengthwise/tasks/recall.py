@@ -27,18 +27,18 @@ class Recall(SequenceTask):
         targets  k7  v2 k1 v5 k4 v5 ?  k1 SEP v5  EOS
                                               ‾‾‾‾‾‾‾
 
-    The keys of a question are different, and drawn uniformly from `keys` words, so a length is at most `keys`. Values are uniform
-    and independent, from `values` words. `depth` is the place of the pair that is asked for, from 0 (the first pair) to 1 (the
-    last one): the pair with index `depth` · (length - 1), rounded to the nearest integer, and halves up, so 0.5 is the later of two
-    middle pairs. None, the default, is a random depth: every pair with equal probability. With a fixed depth, a model can find
-    the pair by its position and ignore the key.
+    The keys of a question are different, and drawn uniformly from `keys` words, so a length is at most `keys`. Values
+    are uniform and independent, from `values` words. `depth` is the place of the pair that is asked for, from 0 (the
+    first pair) to 1 (the last one): the pair with index `depth` · (length - 1), rounded to the nearest integer, and
+    halves up, so 0.5 is the later of two middle pairs. None, the default, is a random depth: every pair with equal
+    probability. With a fixed depth, a model can find the pair by its position and ignore the key.
 
-    The score is exact match. Chance is more than 1 / `values`: whoever answers with the most frequent value of the prompt needs
-    neither keys nor positions, and is right in 26, 19, 15 and 12 % of the questions with 8, 16, 32 and 64 pairs and 16 values.
-    Models are compared with this baseline. Train and test share no question, see `SequenceTask`.
+    The score is exact match. Chance is more than 1 / `values`: whoever answers with the most frequent value of the
+    prompt needs neither keys nor positions, and is right in 26, 19, 15 and 12 % of the questions with 8, 16, 32 and 64
+    pairs and 16 values. Models are compared with this baseline. Train and test share no question, see `SequenceTask`.
 
-    Source: the associative recall of Graves et al. 2014, "Neural Turing Machines", and of Arora et al. 2023, "Zoology: Measuring
-    and Improving Recall in Efficient Language Models".
+    Source: the associative recall of Graves et al. 2014, "Neural Turing Machines", and of Arora et al. 2023, "Zoology:
+    Measuring and Improving Recall in Efficient Language Models".
     Differs: the latter asks for many keys in one sequence, and scores each.
     """
 
@@ -64,7 +64,8 @@ class Recall(SequenceTask):
         super().check_length(length, split)
         if length > self.keys:
             raise ConfigError(
-                f"Recall has {self.keys} keys, so a question has at most {self.keys} pairs, got {length}; use Recall(keys={length})"
+                f"Recall has {self.keys} keys, so a question has at most {self.keys} pairs, got {length}; use "
+                f"Recall(keys={length})"
             )
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:

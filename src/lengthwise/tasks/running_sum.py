@@ -65,12 +65,12 @@ class Parity(RunningSum):
         targets  1   0  1  1  SEP No EOS
                                   ‾‾‾‾‾‾
 
-    With a scratchpad (`ScratchpadTask`), for 1 0 1 1: `in 1 comp 1 xor 0 out 1 [ 1 ] re 0 1 1 # in 0 comp 0 xor 1 ...`, with the
-    parity so far in brackets (1: odd).
+    With a scratchpad (`ScratchpadTask`), for 1 0 1 1: `in 1 comp 1 xor 0 out 1 [ 1 ] re 0 1 1 # in 0 comp 0 xor 1 ...`,
+    with the parity so far in brackets (1: odd).
 
-    The bits are uniform and independent. The answer is `Yes` if the number of ones is even (zero is even). The score is exact
-    match; chance is 1/2, but on the few questions of short lengths the constant answer scores higher (0.69 on the 16 of 7
-    bits). Train and test share no question, see `SequenceTask`.
+    The bits are uniform and independent. The answer is `Yes` if the number of ones is even (zero is even). The score is
+    exact match; chance is 1/2, but on the few questions of short lengths the constant answer scores higher (0.69 on the
+    16 of 7 bits). Train and test share no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
     """
@@ -118,11 +118,11 @@ class Summation(RunningSum):
         targets  3   9  8  SEP 0  EOS
                                ‾‾‾‾‾‾
 
-    With a scratchpad (`ScratchpadTask`), 3 9 8 has the steps `in 3 comp 3 + 0 out 3 [ 3 ] re 9 8 # in 9 comp 9 + 3 out 1 2 [ 2 ]
-    re 8 # ...`, with the sum so far, modulo 10, in brackets.
+    With a scratchpad (`ScratchpadTask`), 3 9 8 has the steps `in 3 comp 3 + 0 out 3 [ 3 ] re 9 8 # in 9 comp 9 + 3 out
+    1 2 [ 2 ] re 8 # ...`, with the sum so far, modulo 10, in brackets.
 
-    The digits are uniform over 1 ... 9 and independent. The score is exact match; chance is 1/10. Train and test share no
-    question, see `SequenceTask`.
+    The digits are uniform over 1 ... 9 and independent. The score is exact match; chance is 1/10. Train and test share
+    no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
     """

@@ -45,18 +45,22 @@ class SCAN(FiniteTask):
     `split`:
 
     - `length`: the published length split, with up to 22 actions in training and 24 to 48 in tests.
-    - `tr25`: the split of the NoPE study, which divides the same set differently: up to 25 in training, 26 to 48 in tests.
-    - `length-all`: exactly the published length split, which trains on all 16,990 short commands and has no tests at their lengths.
+    - `tr25`: the split of the NoPE study, which divides the same set differently: up to 25 in training, 26 to 48 in
+      tests.
+    - `length-all`: exactly the published length split, which trains on all 16,990 short commands and has no tests at
+      their lengths.
 
-    No command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47 actions. In `length` and `tr25`, one in 8 of the commands that are short
-    enough for training is held out by its hash, to test at trained lengths. Only the 6 commands of one action are in both splits,
-    because the hash holds none of them out. `FiniteTask` describes what a training step draws.
+    No command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47 actions. In `length` and `tr25`, one in 8 of the commands
+    that are short enough for training is held out by its hash, to test at trained lengths. Only the 6 commands of one
+    action are in both splits, because the hash holds none of them out. `FiniteTask` describes what a training step
+    draws.
 
     The score is exact match: 1 if all actions and EOS are correct.
 
     Source: Lake and Baroni 2018; for tr25 Kazemnejad et al. 2023, section 3.
-    Differs: the published length split trains on all of its 16,990 short commands and tests on none of them (`length-all`); the
-    NoPE study held out a random tenth of its 17,774. Its published text has other names for actions (see `texts`).
+    Differs: the published length split trains on all of its 16,990 short commands and tests on none of them
+    (`length-all`); the NoPE study held out a random tenth of its 17,774. Its published text has other names for actions
+    (see `texts`).
     """
 
     unit = "actions"

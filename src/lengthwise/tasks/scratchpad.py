@@ -1,4 +1,6 @@
-"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer, and graded."""
+"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer,
+and graded.
+"""
 
 import re
 from abc import abstractmethod
@@ -51,9 +53,10 @@ class ParsedAnswer:
 def parse_components(task: str, scratchpad: str, available: Sequence[str] = COMPONENTS) -> Words | None:
     """Return the components that a scratchpad setting selects, or None for no scratchpad.
 
-    Settings: `none`, `full`, `minimal` (computation and output), `no-input` and so on (all but one), or bits such as `i1c0o1v0r1`.
-    `available`: the components that the task has. Raises `ConfigError` for an unknown setting, for one that selects nothing,
-    and for one that names a component which the task does not have.
+    Settings: `none`, `full`, `minimal` (computation and output), `no-input` and so on (all but one), or bits such as
+    `i1c0o1v0r1`.
+    `available`: the components that the task has. Raises `ConfigError` for an unknown setting, for one that selects
+    nothing, and for one that names a component which the task does not have.
     """
     if scratchpad == "none":
         return None
@@ -99,8 +102,8 @@ def write(steps: Sequence[Step], answer: Sequence[str], components: Sequence[str
 def parse(words: Sequence[str], components: Sequence[str]) -> ParsedAnswer:
     """Invert `write`. Any words are accepted; a step or answer that cannot be read is None.
 
-    A readable step has the marks of its components, each once and in their order, and nothing before the first. The answer
-    follows the only `thus`; it has at least one word and no mark.
+    A readable step has the marks of its components, each once and in their order, and nothing before the first. The
+    answer follows the only `thus`; it has at least one word and no mark.
     """
     words = list(words)
     end = words.index(THUS) if THUS in words else len(words)
@@ -144,17 +147,17 @@ class ScratchpadTask(SequenceTask):
 
         in 7 8 comp 7 + 8 + 0 = 1 5 out 5 [ 1 ] re 5 + 6 # in ... thus 1 2 5
 
-    with the selected components, each after its mark: input (in), computation (comp), output (out), variables ([ ]) and remaining
-    input (re). `full` selects all, `minimal` computation and output, `no-input` and so on all but one, and five bits select any
-    (`i1c0o1v0r1`).
+    with the selected components, each after its mark: input (in), computation (comp), output (out), variables ([ ]) and
+    remaining input (re). `full` selects all, `minimal` computation and output, `no-input` and so on all but one, and
+    five bits select any (`i1c0o1v0r1`).
 
-    A model is scored on its generated answer (`decodes`): 1 if the answer after `thus` is correct, whatever the steps before it.
-    Further numbers are the share of correct steps for each component (all 0 if the number of steps is wrong or a step is
-    unreadable) and the number of unreadable steps. An unreadable answer is wrong. Some unreadable answers, and some answers
-    with unreadable steps, are stored so that people can look at them.
+    A model is scored on its generated answer (`decodes`): 1 if the answer after `thus` is correct, whatever the steps
+    before it. Further numbers are the share of correct steps for each component (all 0 if the number of steps is wrong
+    or a step is unreadable) and the number of unreadable steps. An unreadable answer is wrong. Some unreadable answers,
+    and some answers with unreadable steps, are stored so that people can look at them.
 
-    Source: Kazemnejad et al. 2023, section 6 and their code. Differs: there the marks are part of a text, see `texts`, and
-    answers are compared as numbers; here they must match word for word (`0 1 2 5` is wrong for 125).
+    Source: Kazemnejad et al. 2023, section 6 and their code. Differs: there the marks are part of a text, see `texts`,
+    and answers are compared as numbers; here they must match word for word (`0 1 2 5` is wrong for 125).
     """
 
     components: ClassVar[Words] = COMPONENTS  # the components that the task's steps have
@@ -190,7 +193,9 @@ class ScratchpadTask(SequenceTask):
 
     @abstractmethod
     def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
-        """Return the largest number of steps at a length, and for each component the largest number of words in all steps."""
+        """Return the largest number of steps at a length, and for each component the largest number of words in all
+        steps.
+        """
 
     # ---- derived from these methods ----------------------------------------------------------------------------
 
@@ -210,13 +215,15 @@ class ScratchpadTask(SequenceTask):
         return super().pack(pairs if self.selected is None else Pairs(pairs.questions, self._prepend_steps(pairs)))
 
     def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
-        """Like `SequenceTask.texts`. With a scratchpad the target is exactly the text that the study's repository writes."""
+        """Like `SequenceTask.texts`. With a scratchpad the target is exactly the text that the study's repository
+        writes.
+        """
         if self.selected is None:
             return super().texts(batch, wording)
         if wording != "repository":
             raise ConfigError(
-                f"the examples that the paper prints of {type(self).__name__} have no scratchpad; take the wording of its "
-                "repository, or leave the scratchpad out"
+                f"the examples that the paper prints of {type(self).__name__} have no scratchpad; take the wording of "
+                "its repository, or leave the scratchpad out"
             )
         texts = []
         for question, target_words in self.pairs(batch):

@@ -14,7 +14,8 @@ METRICS = {"F1": ANSWER_F1, "exact match": EXACT_MATCH, "ROUGE": ROUGE}
 
 
 class Scrolls(TextAnswers):
-    r"""Answer a question about a long text, or summarize it. `length` counts the tokens of the input that the model sees.
+    r"""Answer a question about a long text, or summarize it. `length` counts the tokens of the input that the model
+    sees.
 
     Length 5, the scored targets underlined (the answer and EOS):
 
@@ -22,26 +23,30 @@ class Scrolls(TextAnswers):
         targets  Who ? \n\n The gate \n\n Answer :   Ann EOS
                                                      ‾‾‾‾‾‾‾
 
-    An input of SCROLLS begins with the question, followed by the text. Its first `length` tokens are used, so a long text loses its
-    end and keeps the question, and a text that is shorter than `length` is whole. `TextAnswers` describes the rest.
+    An input of SCROLLS begins with the question, followed by the text. Its first `length` tokens are used, so a long
+    text loses its end and keeps the question, and a text that is shorter than `length` is whole. `TextAnswers`
+    describes the rest.
 
     Settings:
 
-    - `dataset`: qasper, contract_nli, qmsum, narrative_qa, summ_screen_fd, gov_report or quality. It determines the metric: F1 of
-      words for Qasper and NarrativeQA, exact match for ContractNLI and QuALITY, and the geometric mean of ROUGE-1, ROUGE-2 and
-      ROUGE-L for the three of summaries. Scores are fractions; papers print them times 100.
+    - `dataset`: qasper, contract_nli, qmsum, narrative_qa, summ_screen_fd, gov_report or quality. It determines the
+      metric: F1 of words for Qasper and NarrativeQA, exact match for ContractNLI and QuALITY, and the geometric mean of
+      ROUGE-1, ROUGE-2 and ROUGE-L for the three of summaries. Scores are fractions; papers print them times 100.
     - `path`: a folder with the published train.jsonl and validation.jsonl; the validation file is the test,
       because the published test file has no answers. "demo" is a small invented data set to try the task.
-    - `tokenizer`: "bytes", or a tokenizer.json or its folder, such as a corpus that `lengthwise tokenize` prepared. A model that
-      starts from a run on that corpus has the same token IDs.
-    - `answer`: the largest number of tokens of an answer. 0: the default of the data set (`lengthwise.downstream.scrolls`).
-    - `sha256`: identifies the files and the tokenizer, and stands for `path` and `tokenizer` in a run's key. If it is empty,
-      `choose` fills it in. Files that have changed since are refused.
+    - `tokenizer`: "bytes", or a tokenizer.json or its folder, such as a corpus that `lengthwise tokenize` prepared. A
+      model that starts from a run on that corpus has the same token IDs.
+    - `answer`: the largest number of tokens of an answer. 0: the default of the data set
+      (`lengthwise.downstream.scrolls`).
+    - `sha256`: identifies the files and the tokenizer, and stands for `path` and `tokenizer` in a run's key. If it is
+      empty, `choose` fills it in. Files that have changed since are refused.
 
     The baseline is the most frequent answer in training, scored by the same metric.
 
-    Source: Shaham et al. 2022, "SCROLLS: Standardized CompaRison Over Long Language Sequences", and its metric in tau/scrolls.
-    Differs: the published baselines are encoder-decoders; a decoder needs the cue between input and answer, such as "Answer:".
+    Source: Shaham et al. 2022, "SCROLLS: Standardized CompaRison Over Long Language Sequences", and its metric in
+    tau/scrolls.
+    Differs: the published baselines are encoder-decoders; a decoder needs the cue between input and answer, such as
+    "Answer:".
     """
 
     metric = ANSWER_F1

@@ -33,16 +33,16 @@ class SequenceTask(AnswerTask):
         inputs   BOS question SEP answer
         targets  question SEP answer EOS
 
-    The answer and EOS are scored. Shorter examples of a batch are padded with EOS, which is not scored. The score is exact match:
-    1 if the whole answer and EOS are correct. Token ids: the words in their order, then BOS, SEP, EOS.
+    The answer and EOS are scored. Shorter examples of a batch are padded with EOS, which is not scored. The score is
+    exact match: 1 if the whole answer and EOS are correct. Token ids: the words in their order, then BOS, SEP, EOS.
 
-    Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple of 8, which
-    holds for 1/8 of them. If a length has so few questions that a split would be empty, both splits draw from all of them, and
-    `note` says so.
+    Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple
+    of 8, which holds for 1/8 of them. If a length has so few questions that a split would be empty, both splits draw
+    from all of them, and `note` says so.
 
-    If few answers are possible, models are compared with the constant answer (`baselines`): the most frequent answer of the test
-    examples of a length. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of
-    which 11 are odd), and so does a model that has only learned to give this answer.
+    If few answers are possible, models are compared with the constant answer (`baselines`): the most frequent answer of
+    the test examples of a length. Its mean score over tests is the chance level. On few questions it scores higher
+    (0.69 on 16 parities of which 11 are odd), and so does a model that has only learned to give this answer.
     """
 
     metric = EXACT_MATCH
@@ -55,15 +55,15 @@ class SequenceTask(AnswerTask):
         self.words = tuple(words)
         if not self.words:
             raise ConfigError(
-                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word of its "
-                "questions and answers to super().__init__"
+                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word "
+                "of its questions and answers to super().__init__"
             )
         for word, count in Counter(self.words).items():
             if count > 1 or not isinstance(word, str):
                 problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
                 raise ConfigError(
-                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, because each "
-                    f"is one token, got {problem}"
+                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, "
+                    f"because each is one token, got {problem}"
                 )
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
@@ -79,19 +79,24 @@ class SequenceTask(AnswerTask):
     def kinds(self, length: int) -> int:
         """Return the number of kinds of questions at a length. All kinds are equally probable, whatever their sizes.
 
-        With more than one kind, a test has equally many questions of each. If a test took the first distinct questions instead,
-        small kinds would run out and the others would replace them. 1 means that all questions are equally probable.
+        With more than one kind, a test has equally many questions of each. If a test took the first distinct questions
+        instead, small kinds would run out and the others would replace them. 1 means that all questions are equally
+        probable.
         """
         return 1
 
     def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs | LazyPairs:
-        """Draw one independent example of each of these kinds. Needed if there are several; `draw` draws the kinds uniformly."""
+        """Draw one independent example of each of these kinds. Needed if there are several; `draw` draws the kinds
+        uniformly.
+        """
         raise NotImplementedError
 
     def add_random_words(self, pairs: Pairs, generator: torch.Generator, length: int) -> Pairs:
-        """Return the pairs with words that are drawn each time that a question is used, such as index hints. By default none.
+        """Return the pairs with words that are drawn each time that a question is used, such as index hints. By default
+        none.
 
-        These words are added after questions were divided into splits and compared with each other, so they count for neither.
+        These words are added after questions were divided into splits and compared with each other, so they count for
+        neither.
         """
         return pairs
 
@@ -118,14 +123,17 @@ class SequenceTask(AnswerTask):
         return f"{' '.join(question)} ", " ".join(answer)
 
     def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
-        """Return an example as the study's paper prints it (prompt, target), or None if it prints none with these settings.
+        """Return an example as the study's paper prints it (prompt, target), or None if it prints none with these
+        settings.
 
         The paper shows prompt and target separately, so nothing goes between them.
         """
         return None
 
     def lengths(self) -> Sequence[int] | None:
-        """Return all lengths that have examples if the questions are a finite set, or None if every length has examples."""
+        """Return all lengths that have examples if the questions are a finite set, or None if every length has
+        examples.
+        """
         return None
 
     def split_examples(self, examples: Pairs, length: int) -> dict[str, Pairs]:
@@ -178,7 +186,8 @@ class SequenceTask(AnswerTask):
         return self.pack(self.add_random_words(pairs, g, length))
 
     def available(self, length: int, split: str = "test") -> int | None:
-        """Return the number of different examples, or None if there are too many to list (more than ENUMERABLE in both splits).
+        """Return the number of different examples, or None if there are too many to list (more than ENUMERABLE in both
+        splits).
 
         After None, `examples` finds out by drawing whether there are as many as requested.
         """
@@ -195,7 +204,8 @@ class SequenceTask(AnswerTask):
         pools = self._pools(length)
         if type(self).all_examples is SequenceTask.all_examples:
             raise ConfigError(
-                f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample instead"
+                f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample "
+                "instead"
             )
         if pools is None:
             raise ConfigError(
@@ -231,7 +241,8 @@ class SequenceTask(AnswerTask):
         return self.tokens(length) - 1 - self.widths(length)[0]
 
     def answer_words(self, tokens: Sequence[int]) -> list[str]:
-        """Return the words of any tokens up to EOS, with [BOS] and [SEP] for these, and [...] at the end if there is no EOS.
+        """Return the words of any tokens up to EOS, with [BOS] and [SEP] for these, and [...] at the end if there is no
+        EOS.
 
         No task has these as words.
         """
@@ -240,7 +251,9 @@ class SequenceTask(AnswerTask):
         return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer, followed by EOS."""
+        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer,
+        followed by EOS.
+        """
         correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
         unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
         return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)
@@ -255,8 +268,8 @@ class SequenceTask(AnswerTask):
     def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
         """Return each example in the published study's wording, for models with a tokenizer: prompt, separator, target.
 
-        `wording`: "repository" is the text that the study trained on, "paper" the text that it prints; they differ. Raises
-        `ConfigError` if the paper prints no such example.
+        `wording`: "repository" is the text that the study trained on, "paper" the text that it prints; they differ.
+        Raises `ConfigError` if the paper prints no such example.
         """
         if wording not in WORDINGS:
             raise ConfigError(
@@ -268,7 +281,8 @@ class SequenceTask(AnswerTask):
         printed = [self.paper_text(*pair) for pair in self.pairs(batch)]
         if None in printed:
             raise ConfigError(
-                f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its repository"
+                f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its "
+                "repository"
             )
         return [{"prompt": text[0], "separator": "", "target": text[1]} for text in printed if text is not None]
 

@@ -35,9 +35,9 @@ class Sorting(ScratchpadTask):
 
     `symbols`: the number of symbols, taken from the front of 0 ... 9, a ... z, A ... Z.
 
-    With a scratchpad (`ScratchpadTask`), selection sort with swaps, a step for each item, without the component `variables`.
-    The input is the first unsorted item, the output is the smallest, and the remaining input is what is left after these two
-    are swapped:
+    With a scratchpad (`ScratchpadTask`), selection sort with swaps, a step for each item, without the component
+    `variables`. The input is the first unsorted item, the output is the smallest, and the remaining input is what is
+    left after these two are swapped:
 
         in C comp min out 8 re C b # in C comp min out b re C # in C comp min out C re thus 8 b C
 
@@ -45,8 +45,8 @@ class Sorting(ScratchpadTask):
     `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1 (single token, multi-digit).
-    Differs: the published symbols are those that its tokenizer does not split. Numbers start at 10, as in the published code; the
-    paper says 0 to 10,000.
+    Differs: the published symbols are those that its tokenizer does not split. Numbers start at 10, as in the published
+    code; the paper says 0 to 10,000.
     """
 
     unit = "items"
@@ -132,7 +132,9 @@ class Sorting(ScratchpadTask):
         return length, {"input": numbers, "computation": length, "output": numbers, "remaining": rest}
 
     def _selections(self, question: Sequence[str]) -> list[tuple[list[str], list[str], list[list[str]]]]:
-        """Return for each step of selection sort: the first item, the smallest, and the other items after swapping these two."""
+        """Return for each step of selection sort: the first item, the smallest, and the other items after swapping
+        these two.
+        """
         steps, rest = [], list(self.split_items(question))
         while rest:
             first, least = rest[0], min(rest, key=self._rank)

@@ -37,7 +37,9 @@ def hash_words(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
 
 @lru_cache(maxsize=256)
 def _multipliers(length: int) -> Tensor:
-    """Return a fixed odd pseudo-random number for each index (splitmix64). They make the hash depend on the order of words."""
+    """Return a fixed odd pseudo-random number for each index (splitmix64). They make the hash depend on the order of
+    words.
+    """
     return mix_bits(torch.arange(1, length + 1) * _to_signed(0x9E3779B97F4A7C15)) | 1
 
 
@@ -63,8 +65,8 @@ ROUNDS = 8
 def shuffled(indices: Int[Tensor, " b"], size: int, generator: torch.Generator) -> Int[Tensor, " b"]:
     """Return the elements at these indices of a random permutation of 0 ... size - 1. The generator alone decides it.
 
-    A Feistel network permutes the numbers of the next even number of bits. Results that are not below `size` go through the network
-    again until they are (Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains").
+    A Feistel network permutes the numbers of the next even number of bits. Results that are not below `size` go through
+    the network again until they are (Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains").
     """
     assert 0 < size <= 2**62, "the arithmetic has 64 bits"
     half = max(1, -(-(size - 1).bit_length() // 2))

@@ -29,47 +29,52 @@ class TaggedBatch(Batch):
 
 
 class Tagging(PooledTask):
-    """Predict the label of each word of a text, its entities in IOB2. `length` counts the sentences that are joined to one text.
+    """Predict the label of each word of a text, its entities in IOB2. `length` counts the sentences that are joined to
+    one text.
 
     Length 2; every target is scored:
 
         inputs   they met Anna  Meyer . Paris is old .
         targets  O    O   B-PER I-PER O B-LOC O  O   O
 
-    The training set is also the test set, so the task measures how much a model memorizes. A model that is trained on single
-    sentences is then tested on texts of k sentences: the same sentences after other words, at positions that were never trained.
-    A model sees the words before a word and not those after it, which often determine its label ("Jordan River", "Jordan Bank").
-    Such a label can only be known by heart.
+    The training set is also the test set, so the task measures how much a model memorizes. A model that is trained on
+    single sentences is then tested on texts of k sentences: the same sentences after other words, at positions that
+    were never trained. A model sees the words before a word and not those after it, which often determine its label
+    ("Jordan River", "Jordan Bank"). Such a label can only be known by heart.
 
-    Each different word of the corpus is a token, and so is each label: O first, then B and I of every type. Sentences are joined
-    in the order of the corpus without anything between them, also across documents. Shorter examples of a batch are padded at the
-    end with slots that are not scored. The model sees no end of a sentence apart from the words.
+    Each different word of the corpus is a token, and so is each label: O first, then B and I of every type. Sentences
+    are joined in the order of the corpus without anything between them, also across documents. Shorter examples of a
+    batch are padded at the end with slots that are not scored. The model sees no end of a sentence apart from the
+    words.
 
-    Training draws texts of consecutive sentences that begin at any sentence, uniformly; the first sentence follows the last. With
-    `train_examples` of the number of sentences, each epoch begins a text at each of them once. A test of `tokens` words begins at a
-    sentence that its seed decides, and has the same sentences at every length, each scored once: all of them if `tokens` is at
-    least the size of the corpus. If their number is no multiple of the length, the last text of a test of all sentences begins with
-    sentences that another text contains too; they are not scored again.
+    Training draws texts of consecutive sentences that begin at any sentence, uniformly; the first sentence follows the
+    last. With `train_examples` of the number of sentences, each epoch begins a text at each of them once. A test of
+    `tokens` words begins at a sentence that its seed decides, and has the same sentences at every length, each scored
+    once: all of them if `tokens` is at least the size of the corpus. If their number is no multiple of the length, the
+    last text of a test of all sentences begins with sentences that another text contains too; they are not scored
+    again.
 
     Settings:
 
     - `path`: a CoNLL file (`lengthwise.downstream.conll`), or "invented", a corpus from a small grammar
-      (`lengthwise.downstream.invented_names`). In that corpus, two thirds of the entities begin with a word that begins names of
-      all types, and neither this word nor those before it show the type.
+      (`lengthwise.downstream.invented_names`). In that corpus, two thirds of the entities begin with a word that begins
+      names of all types, and neither this word nor those before it show the type.
     - `sentences`: use only the first ones. 0: all of a file, and 1,400 invented ones (21 words on average).
     - `seed`: of the invented corpus.
-    - `sha256`: identifies the sentences, and stands for `path` in a run's key. If it is empty, `choose` fills it in. A file that
-      has changed since is refused.
+    - `sha256`: identifies the sentences, and stands for `path` in a run's key. If it is empty, `choose` fills it in. A
+      file that has changed since is refused.
 
-    The score is the F1 of entities (metric "entity F1"), 2 · correct / (predicted + true), counted over all sentences of the test
-    together. It is that of seqeval with `mode="strict"` and `scheme=IOB2`: a predicted entity begins with B, continues with I of
-    the same type, and is correct if its first word, its last word and its type are. An I that continues nothing belongs to no
-    entity. Without any entity the score is 0. Entities end with their sentence at every length. Two scores are stored beside it:
-    the F1 of seqeval's default mode, in which such an I begins an entity ("F1, default mode"), and the share of words with the
-    right label ("token accuracy"). A single example has no share in an F1: the numbers that `score` returns have the F1 as their
-    mean, and their standard error is that of the F1 by the delta method.
+    The score is the F1 of entities (metric "entity F1"), 2 · correct / (predicted + true), counted over all sentences
+    of the test together. It is that of seqeval with `mode="strict"` and `scheme=IOB2`: a predicted entity begins with
+    B, continues with I of the same type, and is correct if its first word, its last word and its type are. An I that
+    continues nothing belongs to no entity. Without any entity the score is 0. Entities end with their sentence at every
+    length. Two scores are stored beside it: the F1 of seqeval's default mode, in which such an I begins an entity ("F1,
+    default mode"), and the share of words with the right label ("token accuracy"). A single example has no share in an
+    F1: the numbers that `score` returns have the F1 as their mean, and their standard error is that of the F1 by the
+    delta method.
 
-    The baseline is the most frequent label of each word. A model that is no better has memorized nothing of the words before.
+    The baseline is the most frequent label of each word. A model that is no better has memorized nothing of the words
+    before.
 
     Source: seqeval 1.2.2 for the scores.
     """
@@ -84,8 +89,8 @@ class Tagging(PooledTask):
         data = corpus(settings)
         if data.sha256 != settings["sha256"]:
             raise ConfigError(
-                f"the sentences of {path} must have the SHA-256 {settings['sha256'][:12]}..., got {data.sha256[:12]}...: they have "
-                "changed; restore them, or leave sha256 out"
+                f"the sentences of {path} must have the SHA-256 {settings['sha256'][:12]}..., got "
+                f"{data.sha256[:12]}...: they have changed; restore them, or leave sha256 out"
             )
         self.words, self.labels, self.sha256 = data.words, data.labels, data.sha256
         self.vocab_size, self.output_size = len(self.words), len(self.labels)
@@ -137,7 +142,9 @@ class Tagging(PooledTask):
         return self.pack((first + starts) % self.size, [length] * len(new), new - starts)
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return texts that begin at different sentences, in an order that `seed` decides. See `Task.fixed_examples`."""
+        """Return texts that begin at different sentences, in an order that `seed` decides. See
+        `Task.fixed_examples`.
+        """
         if numbers and max(numbers) >= self.size:
             raise ConfigError(
                 f"train_examples must be at most {self.size:,}, got {max(numbers) + 1:,}: Tagging has no more sentences"
@@ -156,7 +163,9 @@ class Tagging(PooledTask):
         return -(-self.size // length)
 
     def pack(self, starts: Int[Tensor, " b"], lengths: Sequence[int], skipped: Tensor | None = None) -> TaggedBatch:
-        """Return texts of so many sentences from each start. `skipped`: how many of their first sentences are not scored."""
+        """Return texts of so many sentences from each start. `skipped`: how many of their first sentences are not
+        scored.
+        """
         begin, end = self._starts[starts], self._starts[starts + torch.tensor(lengths, dtype=torch.int64)]
         slot = begin[:, None] + torch.arange(int((end - begin).max()) if len(starts) else self.tokens(1))
         inside = slot < end[:, None]
@@ -168,8 +177,8 @@ class Tagging(PooledTask):
         )
 
     def counts(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b 7"]:
-        """Return for each example the numbers of correct, predicted and true entities, the first two also in seqeval's default
-        mode, and the numbers of correct and all words."""
+        """Return for each example the numbers of correct, predicted and true entities, the first two also in seqeval's
+        default mode, and the numbers of correct and all words."""
         best = logits.max(-1)
         counts = self.label_counts(best.indices, batch)
         return counts.masked_fill((best.values.isnan() & batch.scored).any(1, keepdim=True), torch.nan)
@@ -227,14 +236,16 @@ class Tagging(PooledTask):
         super().check_length(length, split)
         if length > self.size:
             raise ConfigError(
-                f"length must be at most the {self.size:,} sentences of the corpus, got {length:,}; take a shorter length or more "
-                "sentences"
+                f"length must be at most the {self.size:,} sentences of the corpus, got {length:,}; take a shorter "
+                "length or more sentences"
             )
 
 
 @dataclass(frozen=True)
 class Entities:
-    """The entities in rows of labels. `begins`: an entity begins at this slot. `kinds`: its type. `ends`: the slot after it."""
+    """The entities in rows of labels. `begins`: an entity begins at this slot. `kinds`: its type. `ends`: the slot
+    after it.
+    """
 
     begins: Bool[Tensor, "b t"]
     kinds: Int[Tensor, "b t"]
@@ -248,8 +259,8 @@ class Entities:
 def entities(labels: Int[Tensor, "b t"], sentences: Int[Tensor, "b t"], mode: str) -> Entities:
     """Return the entities of labels: 0 is O, and 2n + 1 and 2n + 2 are B and I of the n-th type.
 
-    A slot continues an entity if it has I and the slot before it B or I of the same type in the same sentence. `mode`: with
-    "default", any other I begins an entity; with "strict" it belongs to none.
+    A slot continues an entity if it has I and the slot before it B or I of the same type in the same sentence. `mode`:
+    with "default", any other I begins an entity; with "strict" it belongs to none.
     """
     kinds, is_inside = (labels - 1) // 2, (labels > 0) & (labels % 2 == 0)
     continues = torch.zeros_like(is_inside)

@@ -21,53 +21,58 @@ SMOOTHING = "interpolated Witten-Bell (Witten and Bell 1991; Chen and Goodman 19
 
 
 class Text(Task):
-    r"""Predict each byte of a piece of text from the bytes before it. `length` counts bytes, or tokens of a prepared corpus.
+    r"""Predict each byte of a piece of text from the bytes before it. `length` counts bytes, or tokens of a prepared
+    corpus.
 
     Length 5, piece "def f"; every target is scored:
 
         inputs   BOS d e f ␣
         targets  d   e f ␣ f
 
-    The score is the cross-entropy (metric "cross-entropy"): the mean nats per byte of a piece, in one forward pass without a
-    sliding window. Token ids: the 256 bytes, and 256 for BOS (an input only). A corpus that `lengthwise tokenize` prepared has the
-    ids of its tokenizer instead; then everything below counts tokens where it says bytes.
+    The score is the cross-entropy (metric "cross-entropy"): the mean nats per byte of a piece, in one forward pass
+    without a sliding window. Token ids: the 256 bytes, and 256 for BOS (an input only). A corpus that `lengthwise
+    tokenize` prepared has the ids of its tokenizer instead; then everything below counts tokens where it says bytes.
 
     Settings:
 
     - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.corpora.stdlib`), "python:manual",
-      "python:docstrings", "python:source", a file, or a folder. In a folder, all files that match `glob` are read, except hidden
-      ones. Write ./python for a folder named python. Files of JSON lines (.jsonl, field "text") and .parquet have several
-      documents, and .gz, .bz2, .xz and .zst are decompressed. All of them are held in memory. A folder that
-      `lengthwise tokenize` wrote may have any size, because it is read from the disk.
-    - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single
-      file. A prepared corpus has its own share.
-    - `targets`: 0 scores all bytes of a piece. n scores only its last n bytes, and the pieces of all lengths end at the same
+      "python:docstrings", "python:source", a file, or a folder. In a folder, all files that match `glob` are read,
+      except hidden ones. Write ./python for a folder named python. Files of JSON lines (.jsonl, field "text") and
+      .parquet have several documents, and .gz, .bz2, .xz and .zst are decompressed. All of them are held in memory. A
+      folder that `lengthwise tokenize` wrote may have any size, because it is read from the disk.
+    - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of
+      a single file. A prepared corpus has its own share.
+    - `targets`: 0 scores all bytes of a piece. n scores only its last n bytes, and the pieces of all lengths end at the
+      same
       places: every length predicts the same bytes, with more or less text before them.
-    - `stride`: 0 cuts test text into pieces that do not overlap. n is a sliding window: each piece begins n bytes after the one
-      before it, and only its last n bytes are scored.
-    - `sha256`: identifies the names and bytes of the text, and stands for `path` and `glob` in a run's key. If it is empty,
-      `choose` fills it in. A text that has changed since is refused.
+    - `stride`: 0 cuts test text into pieces that do not overlap. n is a sliding window: each piece begins n bytes after
+      the one before it, and only its last n bytes are scored.
+    - `sha256`: identifies the names and bytes of the text, and stands for `path` and `glob` in a run's key. If it is
+      empty, `choose` fills it in. A text that has changed since is refused.
 
-    Training windows are uniform over all positions in all training documents where a window fits; they never cross documents. Test
-    pieces follow FIRE's protocol, which uses the same text at every length. Each validation document is cut from its beginning into
-    chunks of `chunk` bytes (without a shorter rest). The chunks are shuffled, and each is cut into consecutive pieces of `length`
-    bytes (a rest at its end is not used). So all lengths that divide `chunk` predict the same bytes, each exactly once, and the
-    first n chunks are the same for all of them. For a length above `chunk`, each chunk is one piece of this length, from the
-    documents that are long enough; this is other text, and `note` says so. If no validation document is as long as `chunk`, chunks
-    have the largest power of two that fits into the longest document.
+    Training windows are uniform over all positions in all training documents where a window fits; they never cross
+    documents. Test pieces follow FIRE's protocol, which uses the same text at every length. Each validation document is
+    cut from its beginning into chunks of `chunk` bytes (without a shorter rest). The chunks are shuffled, and each is
+    cut into consecutive pieces of `length` bytes (a rest at its end is not used). So all lengths that divide `chunk`
+    predict the same bytes, each exactly once, and the first n chunks are the same for all of them. For a length above
+    `chunk`, each chunk is one piece of this length, from the documents that are long enough; this is other text, and
+    `note` says so. If no validation document is as long as `chunk`, chunks have the largest power of two that fits into
+    the longest document.
 
-    This protocol cannot tell whether a model uses a longer context, or only fails at positions that it was not trained on: in a
-    longer piece, both change. `targets` separates them. A piece of `length` bytes ends where its chunk ends, so a score at length
-    512 and one at 64 differ only in the text before the same `targets` bytes. There are as many pieces as chunks, and an evaluation
-    of `tokens` bytes takes tokens / chunk of them at every length, so it never costs more than the protocol above. Lengths must
-    lie between `targets` and `chunk`. Evaluate both protocols of one trained model with
-    `EvaluationConfig(..., shifts=({"targets": 64},))`, and other texts with `shifts=({"path": "FOLDER"},)`.
+    This protocol cannot tell whether a model uses a longer context, or only fails at positions that it was not trained
+    on: in a longer piece, both change. `targets` separates them. A piece of `length` bytes ends where its chunk ends,
+    so a score at length 512 and one at 64 differ only in the text before the same `targets` bytes. There are as many
+    pieces as chunks, and an evaluation of `tokens` bytes takes tokens / chunk of them at every length, so it never
+    costs more than the protocol above. Lengths must lie between `targets` and `chunk`. Evaluate both protocols of one
+    trained model with `EvaluationConfig(..., shifts=({"targets": 64},))`, and other texts with `shifts=({"path":
+    "FOLDER"},)`.
 
-    Baselines are n-gram models of the training text, scored on the same bytes of the same pieces: uniform (ln 256 = 5.545 nats),
-    unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`). Like the model they know
-    nothing before a piece begins, so the first byte has the unigram's probability in all of them but uniform. A model that is no
-    better than the bigram at the training length has not learned the task. For a prepared corpus, the unigram has the counts of the
-    whole training text, and bigram and trigram those of documents at equal distances with 4 million tokens together.
+    Baselines are n-gram models of the training text, scored on the same bytes of the same pieces: uniform (ln 256 =
+    5.545 nats), unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`).
+    Like the model they know nothing before a piece begins, so the first byte has the unigram's probability in all of
+    them but uniform. A model that is no better than the bigram at the training length has not learned the task. For a
+    prepared corpus, the unigram has the counts of the whole training text, and bigram and trigram those of documents at
+    equal distances with 4 million tokens together.
     """
 
     metric = CROSS_ENTROPY
@@ -105,8 +110,8 @@ class Text(Task):
         if sha256 and self.data.sha256 != sha256:
             version = f" of Python {python}" if (python := self.data.facts().get("corpus_python")) else ""
             raise ConfigError(
-                f"the text {path}{version} must have the SHA-256 {sha256[:12]}..., got {self.data.sha256[:12]}...: it has "
-                "changed; restore the old text, or leave sha256 out"
+                f"the text {path}{version} must have the SHA-256 {sha256[:12]}..., got {self.data.sha256[:12]}...: it "
+                "has changed; restore the old text, or leave sha256 out"
             )
         self.documents = self.data.documents
         self.unit = self.data.unit  # type: ignore[misc]
@@ -117,7 +122,9 @@ class Text(Task):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Check the values, make the path absolute, and fill in the text's hash. With a `sha256` the text is not read yet."""
+        """Check the values, make the path absolute, and fill in the text's hash. With a `sha256` the text is not read
+        yet.
+        """
         validation, sha256 = settings["validation"], settings["sha256"]
         if not 0 < validation < 1:
             raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
@@ -128,7 +135,8 @@ class Text(Task):
                 raise ConfigError(f"Text.{name} must be at least 0, got {settings[name]}")
         if settings["targets"] and settings["stride"]:
             raise ConfigError(
-                f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; omit one"
+                f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; "
+                "omit one"
             )
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
@@ -215,7 +223,9 @@ class Text(Task):
         return [{"input": self.readable(i), "target": self.readable(t), "length": len(t)} for i, t in pairs]
 
     def readable(self, tokens: list[int]) -> str:
-        r"""Return tokens as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`, and `<BOS>`."""
+        """ "Return tokens as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`,
+        and `<BOS>`.
+        """
         start = "<BOS>" if tokens[:1] == [self.data.bos] else ""
         return start + readable(self.data.tokenizer.decode(tokens[1:] if start else tokens))
 
@@ -228,20 +238,21 @@ class Text(Task):
         if length > longest:
             name = "training" if split == "train" else "validation"
             raise ConfigError(
-                f"length must be at most {longest} {self.unit}, the longest {name} document of {self.data.name}, got {length}; "
-                "take a shorter length or a longer text"
+                f"length must be at most {longest} {self.unit}, the longest {name} document of {self.data.name}, got "
+                f"{length}; take a shorter length or a longer text"
             )
         if split == "train":
             return
         if self.targets and not self.targets <= length <= self.chunk:
             shorter = f"; the longest validation document has {longest}" if longest < self.chunk * 2 else ""
             raise ConfigError(
-                f"with targets={self.targets}, length must be from {self.targets} to the chunk of {self.chunk} {self.unit}, got "
-                f"{length}; leave it out, or change targets or chunk{shorter}"
+                f"with targets={self.targets}, length must be from {self.targets} to the chunk of {self.chunk} "
+                f"{self.unit}, got {length}; leave it out, or change targets or chunk{shorter}"
             )
         if self.stride > length:
             raise ConfigError(
-                f"with stride={self.stride}, length must be at least {self.stride} {self.unit}, got {length}; take a smaller stride"
+                f"with stride={self.stride}, length must be at least {self.stride} {self.unit}, got {length}; take a "
+                "smaller stride"
             )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:

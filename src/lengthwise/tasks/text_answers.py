@@ -25,8 +25,8 @@ from lengthwise.tasks.splits import shuffled
 from lengthwise.tasks.text import readable
 
 DEMO = "demo"
-# How many characters of an input are tokenized to get its first n tokens: in English, tokens have three to five. The last tokens of
-# a text that is cut may differ from those of the whole text, so some more than n are needed.
+# How many characters of an input are tokenized to get its first n tokens: in English, tokens have three to five. The
+# last tokens of a text that is cut may differ from those of the whole text, so some more than n are needed.
 CHARACTERS_PER_TOKEN, MORE_CHARACTERS, MORE_TOKENS = 8, 1024, 64
 CONSTANT_ROWS = 4096  # training examples whose answers are counted for the baseline
 
@@ -45,13 +45,13 @@ class TextAnswers(AnswerTask):
         inputs   BOS input cue answer
         targets  input cue answer EOS
 
-    The answer and EOS are scored. Only the first `length` tokens of an input are used, and shorter inputs are whole. An answer of
-    more than `answer` tokens is cut in training, without an EOS. BOS and EOS are those of the tokenizer; one without EOS has BOS in
-    its place, so that all token IDs are those of language modelling with the same tokenizer.
+    The answer and EOS are scored. Only the first `length` tokens of an input are used, and shorter inputs are whole. An
+    answer of more than `answer` tokens is cut in training, without an EOS. BOS and EOS are those of the tokenizer; one
+    without EOS has BOS in its place, so that all token IDs are those of language modelling with the same tokenizer.
 
-    Training draws examples with replacement, uniformly. A test uses each example at most once; the seed alone decides their order,
-    so all lengths have the same examples. The score is that of the text that a model generates (`decodes`). The score of one
-    forward pass without decoding is the exact match of the tokens of the first reference.
+    Training draws examples with replacement, uniformly. A test uses each example at most once; the seed alone decides
+    their order, so all lengths have the same examples. The score is that of the text that a model generates
+    (`decodes`). The score of one forward pass without decoding is the exact match of the tokens of the first reference.
     """
 
     unit = "bytes"
@@ -92,7 +92,9 @@ class TextAnswers(AnswerTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Check the values, make the paths absolute, and fill in the hash. With a `sha256` the files are not read yet."""
+        """Check the values, make the paths absolute, and fill in the hash. With a `sha256` the files are
+        not read yet.
+        """
         name, sha256 = cls.__name__, settings["sha256"]
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"{name}.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
@@ -137,12 +139,14 @@ class TextAnswers(AnswerTask):
         return self.pack(split, numbers, [length] * len(numbers))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return training examples, each under one number, in an order that `seed` decides. See `Task.fixed_examples`."""
+        """Return training examples, each under one number, in an order that `seed` decides. See
+        `Task.fixed_examples`.
+        """
         size = self.data.count("train")
         if numbers and max(numbers) >= size:
             raise ConfigError(
-                f"train_examples must be at most {size:,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more training "
-                "examples"
+                f"train_examples must be at most {size:,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
+                "training examples"
             )
         lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
         return self.pack(
@@ -181,7 +185,9 @@ class TextAnswers(AnswerTask):
         return [self.text_tokenizer.decode(answer).decode("utf-8", "replace").strip()]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Score generated texts by the data set's metric, with all references. An empty text is unreadable, unless it is right."""
+        """Score generated texts by the data set's metric, with all references. An empty text is unreadable, unless it
+        is right.
+        """
         examples = self._examples_of(batch)
         texts = [words[0] for words in generated]
         scores = self._scores(texts, batch)
@@ -192,7 +198,9 @@ class TextAnswers(AnswerTask):
         return GradedAnswers(torch.tensor(scores.examples, dtype=torch.float64), details, unreadable)
 
     def baselines(self) -> list[Baseline]:
-        """Return the most frequent of the first answers in training; a model that is no better has not learned the task."""
+        """Return the most frequent of the first answers in training; a model that is no better has not learned the
+        task.
+        """
         return [Baseline(name="constant answer", scores=self._constant_answer, floor=True, fitted_on=self.identity)]
 
     def _constant_answer(self, batch: Batch, lengths: Sequence[int]) -> Tensor:
@@ -252,7 +260,9 @@ BUILT_IN = {"path": DEMO, "tokenizer": ByteTokenizer.name}  # settings that are 
 
 
 def absolute(text: str, built_in: str, task: str, name: str) -> str:
-    """Return an absolute path; the name of something built in, and that of a tokenizer which is no file, are returned unchanged."""
+    """Return an absolute path; the name of something built in, and that of a tokenizer which is no file, are returned
+    unchanged.
+    """
     if not text.strip() or "\0" in text:
         raise ConfigError(f'{task}.{name} must be a path or "{built_in}", got {text!r}')
     try:
@@ -268,7 +278,9 @@ def identity(tokenizer: Tokenizer, examples: ExampleSet) -> str:
 
 
 def most_frequent(data: ExampleSet) -> str:
-    """Return the most frequent first answer of training examples at equal distances, at most `CONSTANT_ROWS` of them."""
+    """Return the most frequent first answer of training examples at equal distances, at most
+    `CONSTANT_ROWS` of them.
+    """
     count = data.count("train")
     numbers = range(0, count, -(-count // CONSTANT_ROWS))
     return Counter(data.example("train", n).references[0] for n in numbers).most_common(1)[0][0]

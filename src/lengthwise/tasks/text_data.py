@@ -76,7 +76,9 @@ class DocumentsInMemory(Documents):
 
 
 class DocumentsOnDisk(Documents):
-    """Documents of tokens in the shards of a prepared corpus. Memory grows with their number (24 bytes each), not their size."""
+    """Documents of tokens in the shards of a prepared corpus. Memory grows with their number (24 bytes each), not their
+    size.
+    """
 
     def __init__(self, lengths: NDArray[np.int64], reader: TokenReader):
         super().__init__(torch.from_numpy(lengths))
@@ -89,9 +91,9 @@ class DocumentsOnDisk(Documents):
 class TextData(ABC):
     """What `Text` needs to know about its text.
 
-    `name`: for messages. `sha256`: identifies the documents, their tokens and, for a prepared corpus, their split. `validation`:
-    the share that is held out. `documents`: by split, "train" and "test". `unit`, `vocab_size`, `target_size`, `bos`: those of the
-    tokenizer.
+    `name`: for messages. `sha256`: identifies the documents, their tokens and, for a prepared corpus, their split.
+    `validation`: the share that is held out. `documents`: by split, "train" and "test". `unit`, `vocab_size`,
+    `target_size`, `bos`: those of the tokenizer.
     """
 
     name: str
@@ -123,11 +125,15 @@ class TextData(ABC):
         """Return the tokens in which n-grams are counted, and the lengths of their documents."""
 
     def nats(self, targets: NDArray[np.int64], order: int) -> NDArray[np.float64]:
-        """Return -log P of every target [b, t] in an n-gram model of this order; 0 makes all tokens equally probable."""
+        """Return -log P of every target [b, t] in an n-gram model of this order; 0 makes all tokens equally
+        probable.
+        """
         return self._ngram_model().nats(targets, order)
 
     def _ngram_model(self) -> NgramModel:
-        """Return the n-gram model of the training text. A process caches it, because all runs of a study have the same text."""
+        """Return the n-gram model of the training text. A process caches it, because all runs of a study have the same
+        text.
+        """
         key = self.fitted_on
         if key not in _models:
             tokens, lengths = self.ngram_text()
@@ -213,7 +219,9 @@ class PreparedText(TextData):
         return np.log(counts.sum() + distinct) - np.log(counts[targets] + distinct / size)
 
     def ngram_text(self) -> tuple[NDArray[np.unsignedinteger], list[int]]:
-        """Return every n-th document, with the smallest n that gives about `NGRAM_TOKENS` tokens; of a small corpus, all."""
+        """Return every n-th document, with the smallest n that gives about `NGRAM_TOKENS` tokens; of a small corpus,
+        all.
+        """
         documents = self.documents["train"]
         step = -(-documents.size // NGRAM_TOKENS)
         lengths = documents.lengths[::step]
@@ -230,7 +238,9 @@ def _copy_sizes(source: Tokenizer | Manifest, data: TextData) -> None:
 
 
 def open_text(path: str, glob: str, validation: float) -> TextData:
-    """Return the text at `path`. A folder that `lengthwise tokenize` wrote has its own split, so `validation` does not count."""
+    """Return the text at `path`. A folder that `lengthwise tokenize` wrote has its own split, so `validation` does not
+    count.
+    """
     path = in_memory.absolute(path)
     return PreparedText(path) if is_prepared_text(path) else TextInMemory(path, glob, validation)
 
@@ -241,7 +251,8 @@ def is_prepared_text(path: str) -> bool:
 
 
 def identity(path: str, glob: str, validation: float, default: float) -> dict[str, Any]:
-    """Return the hash of a text and the share that is held out. Raise `ConfigError` if a prepared corpus has another share.
+    """Return the hash of a text and the share that is held out. Raise `ConfigError` if a prepared corpus has another
+    share.
 
     `default`: the share that stands for that of a prepared corpus.
     """
@@ -250,8 +261,8 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
     manifest = PreparedCorpus(Path(path)).manifest
     if validation not in (default, manifest.validation):
         raise ConfigError(
-            f"the corpus {path} was prepared with validation={manifest.validation}, got {validation}; leave validation out, or "
-            "prepare another corpus with lengthwise tokenize --validation"
+            f"the corpus {path} was prepared with validation={manifest.validation}, got {validation}; leave validation "
+            "out, or prepare another corpus with lengthwise tokenize --validation"
         )
     return {"sha256": manifest.sha256, "validation": manifest.validation}
 

@@ -96,7 +96,9 @@ class RunFolder:
         return tensors, self._verified_fact(self.weights, facts, "trained")
 
     def load_final_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Like `load_final`, but return None if the weights are missing or damaged. Damaged ones are moved aside with a warning."""
+        """Like `load_final`, but return None if the weights are missing or damaged. Damaged ones are moved aside with a
+        warning.
+        """
         if not os.path.lexists(self.weights):
             return None
         try:
@@ -118,8 +120,8 @@ class RunFolder:
     def _verified_fact(self, path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
         """Return one fact of an intact file as data, after checking that the file belongs to this run.
 
-        Raises `CheckpointError` for another format or run. Warns if a checkpoint was written with another version of torch, or
-        another number of threads or devices.
+        Raises `CheckpointError` for another format or run. Warns if a checkpoint was written with another version of
+        torch, or another number of threads or devices.
         """
         if facts.get("format") != FORMAT:
             raise CheckpointError(
@@ -134,7 +136,8 @@ class RunFolder:
             then = {name: written_with.get(name) for name in environment}
             changed = ", ".join(f"{n} {then[n]} then, {now} now" for n, now in environment.items() if then[n] != now)
             _warn(
-                f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
+                f"{path} was written under other conditions ({changed}); the last digits may differ from an "
+                "uninterrupted run"
             )
         fact: dict[str, Any] = json.loads(facts[name])
         return fact
@@ -163,7 +166,9 @@ def whole_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly the model's."""
+    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly
+    the model's.
+    """
     targets = model_tensors(model)
     mismatch = {(n, t.shape, t.dtype) for n, t in targets.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
     if mismatch:
@@ -176,10 +181,10 @@ def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
 def inherit_weights(model: nn.Module, run: Run, parent: RunFolder, tensors: Mapping[str, Tensor]) -> None:
     """Copy the trained weights of the parent, which come from its folder, into the model of a run.
 
-    If both have the same classes of encodings in the same layers, the encodings' tensors are copied too, where name and shape are
-    equal. All other tensors of the run's encodings keep their initial values, because equal names in two classes may have
-    different meanings, and so do the norms of queries and keys that only the run has. Raises `CheckpointError` if the weights do
-    not fit.
+    If both have the same classes of encodings in the same layers, the encodings' tensors are copied too, where name and
+    shape are equal. All other tensors of the run's encodings keep their initial values, because equal names in two
+    classes may have different meanings, and so do the norms of queries and keys that only the run has. Raises
+    `CheckpointError` if the weights do not fit.
     """
     initial, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
     if _encoding_classes(run) == _encoding_classes(parent.run):
@@ -203,7 +208,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter is there."""
+    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter
+    is there.
+    """
     parameters = dict(model.named_parameters())
     optimizer.state.clear()
     for full_key, t in tensors.items():
@@ -216,7 +223,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: 
 
 
 def flatten(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint's parts as a file stores them: "model/NAME", "optimizer/NAME" and "history/NAME"."""
+    """Return the tensors of a checkpoint's parts as a file stores them: "model/NAME", "optimizer/NAME" and
+    "history/NAME".
+    """
     return {f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()}
 
 

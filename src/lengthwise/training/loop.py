@@ -39,19 +39,20 @@ def train(
 ) -> Trained:
     """Train `run` in `folder`, from the newest intact checkpoint there. A finished run is only loaded.
 
-    A checkpoint is written every `checkpoint_every` steps. By default one is written every `checkpoint_seconds`, but never so often
-    that writing takes more than 5 % of the time. On a CPU the final weights are bitwise the same wherever and however often
-    training was interrupted, for the same number of threads and ranks and the same instruction set. `should_stop` is called
-    before every step.
+    A checkpoint is written every `checkpoint_every` steps. By default one is written every `checkpoint_seconds`, but
+    never so often that writing takes more than 5 % of the time. On a CPU the final weights are bitwise the same
+    wherever and however often training was interrupted, for the same number of threads and ranks and the same
+    instruction set. `should_stop` is called before every step.
 
-    `ranks`: the place of this process among those that train the run together; all of them call this function with the same
-    arguments. Only rank 0 reads and writes files, and uses `on_progress` and `checkpoint_seconds`. All ranks stop after the same
-    step if the `should_stop` of any of them returns True.
+    `ranks`: the place of this process among those that train the run together; all of them call this function with the
+    same arguments. Only rank 0 reads and writes files, and uses `on_progress` and `checkpoint_seconds`. All ranks stop
+    after the same step if the `should_stop` of any of them returns True.
 
-    Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
-    disk, a folder of another run) or `ConfigError` (see `check_training`).
+    Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite),
+    `CheckpointError` (a full disk, a folder of another run) or `ConfigError` (see `check_training`).
 
-    A run with a parent starts from the parent's trained weights, in the folder beside `folder` that has the parent's key as name.
+    A run with a parent starts from the parent's trained weights, in the folder beside `folder` that has the parent's
+    key as name.
     """
     files = RunFolder(folder, run)
     ranks.require_enough(run.training)
@@ -108,7 +109,9 @@ def _finished(
 def load_trained(
     folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
 ) -> Trained | None:
-    """Load the result of `train` from its folder, or return None if the run is not finished. Damaged weights are moved aside."""
+    """Load the result of `train` from its folder, or return None if the run is not finished. Damaged weights are moved
+    aside.
+    """
     files = RunFolder(folder, run)
     final = files.load_final_or_none()
     return None if final is None else _finished(files, *final, device, backend)

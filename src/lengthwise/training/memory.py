@@ -13,9 +13,9 @@ RESET_PEAK = Path("/proc/self/clear_refs")
 class PeakMemory:
     """The highest memory since this object was made.
 
-    On a CPU it is the resident memory of this process (VmHWM of Linux), with Python and all libraries. The memory that the C
-    library keeps from earlier work is returned to the system first, so that it does not count. On CUDA it is the memory of
-    tensors in PyTorch's allocator (`max_memory_allocated`), with those that existed before.
+    On a CPU it is the resident memory of this process (VmHWM of Linux), with Python and all libraries. The memory that
+    the C library keeps from earlier work is returned to the system first, so that it does not count. On CUDA it is the
+    memory of tensors in PyTorch's allocator (`max_memory_allocated`), with those that existed before.
     """
 
     def __init__(self, device: torch.device):
@@ -26,7 +26,9 @@ class PeakMemory:
             self.measures = release_freed_memory() and reset_peak()
 
     def bytes(self) -> int | None:
-        """Return the peak in bytes, or None where it cannot be measured: on other devices, and on CPUs without Linux."""
+        """Return the peak in bytes, or None where it cannot be measured: on other devices, and on CPUs
+        without Linux.
+        """
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return resident("VmHWM") if self.device.type == "cpu" and self.measures else None
@@ -41,7 +43,9 @@ def release_freed_memory() -> bool:
 
 
 def reset_peak() -> bool:
-    """Let the peak of the resident memory (VmHWM) start again at the present value. Return whether the system allows that."""
+    """Let the peak of the resident memory (VmHWM) start again at the present value. Return whether the system allows
+    that.
+    """
     with suppress(OSError):
         RESET_PEAK.write_text("5", encoding="ascii")
         return True

@@ -9,14 +9,17 @@ import torch
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Within a `with` block, flush denormals to zero (with one CPU thread), and restore the caller's random state at its end.
+    """Within a `with` block, flush denormals to zero (with one CPU thread), and restore the caller's random state at
+    its end.
 
-    Denormals (below 1.2e-38, such as ALiBi's attention weights at long distances) mean nothing to a model, and a multiplication
-    with them takes 4 times as long. With several threads they are not flushed: torch changes only the calling thread, and the
-    others keep the setting from when they started, so results would depend on what the process did before.
+    Denormals (below 1.2e-38, such as ALiBi's attention weights at long distances) mean nothing to a model, and a
+    multiplication with them takes 4 times as long. With several threads they are not flushed: torch changes only the
+    calling thread, and the others keep the setting from when they started, so results would depend on what the process
+    did before.
 
-    Deterministic mode stays off. On the CPU every operation of the model is already bitwise reproducible for the same number of
-    threads and instruction set (tested by killing and resuming), and on CUDA the deterministic attention backward is slower.
+    Deterministic mode stays off. On the CPU every operation of the model is already bitwise reproducible for the same
+    number of threads and instruction set (tested by killing and resuming), and on CUDA the deterministic attention
+    backward is slower.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         if torch.get_num_threads() > 1:
@@ -47,9 +50,11 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def use_process(threads: int) -> None:
-    """Configure threads and memory of a process of our own, such as a worker. Library code must not change its caller's process.
+    """Configure threads and memory of a process of our own, such as a worker. Library code must not change its caller's
+    process.
 
-    If the C library cannot be told to keep memory (because it is not glibc), a run gives the same bits and may take longer.
+    If the C library cannot be told to keep memory (because it is not glibc), a run gives the same bits and may take
+    longer.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -58,8 +63,8 @@ def use_process(threads: int) -> None:
 def keep_freed_memory() -> bool:
     """Tell the C library to keep freed memory for later allocations. Returns whether that was possible.
 
-    Every training step frees and allocates the same large tensors. Depending on earlier allocations, glibc returns them to the
-    system and fetches them again page by page, which takes up to a sixth of a small model's step.
+    Every training step frees and allocates the same large tensors. Depending on earlier allocations, glibc returns them
+    to the system and fetches them again page by page, which takes up to a sixth of a small model's step.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

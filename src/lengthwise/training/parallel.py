@@ -1,4 +1,6 @@
-"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2, from PyTorch."""
+"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2,
+from PyTorch.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -18,8 +20,8 @@ from lengthwise.user_classes import is_builtin_class
 class Optimizations:
     """What makes training faster or smaller. It changes results in the last digits only.
 
-    `compile`: compile the model with `torch.compile`. `recompute`: keep only the inputs of the model's blocks in the forward pass,
-    and compute the blocks again in the backward pass (activation checkpointing).
+    `compile`: compile the model with `torch.compile`. `recompute`: keep only the inputs of the model's blocks in the
+    forward pass, and compute the blocks again in the backward pass (activation checkpointing).
     """
 
     compile: bool = False
@@ -32,8 +34,8 @@ NO_OPTIMIZATIONS = Optimizations()
 class Passes:
     """The passes of a model that this process trains alone.
 
-    `forward`: the model, as training calls it. `loss_factor`: what a part's share of the loss has to be multiplied by, so that the
-    gradients are those of the whole batch.
+    `forward`: the model, as training calls it. `loss_factor`: what a part's share of the loss has to be multiplied by,
+    so that the gradients are those of the whole batch.
     """
 
     is_sharded = False  # each rank has only a part of each parameter
@@ -77,7 +79,8 @@ class Replicated(Passes):
 
     def prepare(self, compile_it: bool) -> Callable[..., Any]:
         model, ddp = cast(nn.Module, super().prepare(compile_it)), nn.parallel.DistributedDataParallel
-        # An encoding from outside lengthwise need not use all of its parameters in every forward pass, and DDP would wait for them.
+        # An encoding from outside lengthwise need not use all of its parameters in every forward pass, and DDP would
+        # wait for them.
         encodings = getattr(self.model, "encodings", ())
         self.whole = [p for e in encodings if not is_builtin_class(type(e)) for p in e.parameters()]
         names = {id(p): name for name, p in model.named_parameters()}
@@ -90,8 +93,9 @@ class Replicated(Passes):
 
 
 class Sharded(Passes):
-    """FSDP2: every rank has a part of each parameter and of its optimizer state. A block's parameters are put together while it is
-    computed. The parameters of encodings are few, and their methods need them at any time, so every rank has all of them."""
+    """FSDP2: every rank has a part of each parameter and of its optimizer state. A block's parameters are put together
+    while it is computed. The parameters of encodings are few, and their methods need them at any time, so every rank
+    has all of them."""
 
     is_sharded = True
 
@@ -142,7 +146,9 @@ def whole(t: Tensor) -> Tensor:
 
 
 def divided_like(t: Tensor, target: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that all ranks have, if FSDP2 has divided the target, or the tensor itself."""
+    """Return this rank's part of a tensor that all ranks have, if FSDP2 has divided the target, or the
+    tensor itself.
+    """
     if not hasattr(target, "full_tensor") or hasattr(t, "full_tensor"):
         return t
     from torch.distributed.tensor import DTensor, distribute_tensor

@@ -8,7 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run: `step` of `steps` are done. In the phase "evaluate" they count forward passes over all lengths."""
+    """The progress of a run: `step` of `steps` are done. In the phase "evaluate" they count forward passes over all
+    lengths.
+    """
 
     phase: Literal["train", "evaluate"]
     step: int
@@ -21,7 +23,9 @@ class Progress:
 
 
 class Stopped(Exception):
-    """Training or evaluation ended because `should_stop` returned True. Progress is saved, and the same call continues."""
+    """Training or evaluation ended because `should_stop` returned True. Progress is saved, and the same
+    call continues.
+    """
 
     def __init__(self, phase: str, step: int, steps: int):
         super().__init__(f"stopped at step {step} of {steps} ({phase}); run it again to continue")

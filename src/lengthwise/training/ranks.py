@@ -88,8 +88,9 @@ class Ranks:
     def micro_batches(self, training: TrainingConfig) -> list[tuple[int, slice]]:
         """Return the numbers and the rows of the micro-batches that this rank processes, one after another.
 
-        A batch has as many micro-batches as the smallest multiple of `accumulation` that the ranks can share equally. So
-        4 micro-batches are the same on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more of them.
+        A batch has as many micro-batches as the smallest multiple of `accumulation` that the ranks can share equally.
+        So 4 micro-batches are the same on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more of
+        them.
         """
         count = math.lcm(training.accumulation, self.size)
         size, per_rank = training.batch_size, count // self.size
@@ -102,8 +103,9 @@ class Ranks:
         if training.batch_size < count:
             with_accumulation = f" with accumulation {training.accumulation}" if training.accumulation > 1 else ""
             raise ConfigError(
-                f"{self.size} devices per run{with_accumulation} divide a batch into {count} micro-batches, so batch_size "
-                f"must be at least {count}, got {training.batch_size}; use fewer devices per run, or a larger batch"
+                f"{self.size} devices per run{with_accumulation} divide a batch into {count} micro-batches, so "
+                f"batch_size must be at least {count}, got {training.batch_size}; use fewer devices per run, or a "
+                "larger batch"
             )
 
 

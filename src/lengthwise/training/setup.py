@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from lengthwise.config import ConfigError, Run
+from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Task, generator, same_tokenizer
@@ -27,18 +28,24 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         "train_length": original_train_length(run, task),
     }
     model: Model
-    with _seeded(generator(run.seed, "weights").initial_seed()):
+    width = f"d_model {run.model.d_model:,}, num_layers {run.model.num_layers:,}"
+    with (
+        naming_what_needs_memory(f"the weights of the model ({width})", "a smaller model"),
+        _seeded(generator(run.seed, "weights").initial_seed()),
+    ):
         if run.model.mixer is not None:
             model = MixerModel(run.model, run.encoding, **sizes)
         else:
             model = Decoder(run.model, run.encoding, **sizes, backend=backend)
-    return model.to(device), task
+        model.to(device)
+    return model, task
 
 
 def original_train_length(run: Run, task: Task) -> int:
     """Return the training length that the run's encodings receive, in tokens: that of the first run of its lineage.
 
-    Encodings that extend a trained model to longer texts scale its positions relative to this length. `task`: that of `run`.
+    Encodings that extend a trained model to longer texts scale its positions relative to this length. `task`: that of
+    `run`.
     """
     first = run.lineage[-1]
     first_task: Task = task if first.task == run.task else first.task.build()
@@ -47,7 +54,9 @@ def original_train_length(run: Run, task: Task) -> int:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them afterwards."""
+    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them
+    afterwards.
+    """
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -81,8 +90,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
         with_scheme = f" with {positions.label}" if positions else ""
         fix = "choose a position scheme that needs fewer" if positions else "train on shorter sequences"
         raise ConfigError(
-            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
-            f"larger max_length, or {fix}"
+            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give "
+            f"it a larger max_length, or {fix}"
         )
 
 
@@ -104,16 +113,16 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
     if not same_tokenizer(task, parent_task):
         raise ConfigError(
             f"{run.task.located_label} has another tokenizer than the parent run, which was trained on "
-            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's tokenizer "
-            "(lengthwise tokenize --tokenizer FOLDER)"
+            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's "
+            "tokenizer (lengthwise tokenize --tokenizer FOLDER)"
         )
 
 
 def _check_curriculum(run: Run, task: Task) -> set[int]:
     """Return the lengths that the curriculum trains on.
 
-    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training length or the
-    task's dims. Then the run would be called trained at a length that it has never seen.
+    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training
+    length or the task's dims. Then the run would be called trained at a length that it has never seen.
     """
     training, curriculum, all_dims = run.training, run.training.curriculum, task.curriculum_dims
     assert curriculum is not None
@@ -126,8 +135,8 @@ def _check_curriculum(run: Run, task: Task) -> set[int]:
     for name, values, end in (("length", lengths, training.train_length), ("dims", dims, all_dims or 1)):
         if values[-1] < end:
             raise ConfigError(
-                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows every "
-                f"{curriculum.every:,} steps); let it grow sooner or faster, or train longer"
+                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows "
+                f"every {curriculum.every:,} steps); let it grow sooner or faster, or train longer"
             )
     if len({*lengths}) == len({*dims}) == 1:
         raise ConfigError("the curriculum begins where it ends, so nothing grows; begin lower, or leave it out")

@@ -11,8 +11,8 @@ class Stopwatch:
 
     Time between steps (a report, a checkpoint) counts for the following step.
 
-    On CUDA the `with` block is timed by events on the device, so timing never waits for the device. The seconds of a single step
-    are then those of launching it; over a row of the curve the difference averages out.
+    On CUDA the `with` block is timed by events on the device, so timing never waits for the device. The seconds of a
+    single step are then those of launching it; over a row of the curve the difference averages out.
     """
 
     def __init__(self, device: torch.device, steps: int):
@@ -52,7 +52,9 @@ class Stopwatch:
         self._lap_at = now
 
     def totals(self) -> tuple[float, float]:
-        """Return the seconds of the whole training, with those before a checkpoint, and the seconds inside `with` blocks."""
+        """Return the seconds of the whole training, with those before a checkpoint, and the seconds inside `with`
+        blocks.
+        """
         self._read_events()
         return self._seconds_before + time.perf_counter() - self._started_at, self._busy
 

@@ -1,6 +1,7 @@
 """A file of named tensors and facts (strings by name), written atomically and verified when read.
 
-The format is safetensors. The metadata contains a SHA-256 of all tensors and facts, which detects any damage. Nothing is unpickled.
+The format is safetensors. The metadata contains a SHA-256 of all tensors and facts, which detects any damage. Nothing
+is unpickled.
 """
 
 import hashlib
@@ -17,7 +18,9 @@ from torch import Tensor
 
 
 class CheckpointError(ValueError):
-    """A checkpoint or a weights file that cannot be written, read or used. The message is one line with what, why, what to do."""
+    """A checkpoint or a weights file that cannot be written, read or used. The message is one line with what, why, what
+    to do.
+    """
 
 
 class DamagedFile(CheckpointError):
@@ -29,7 +32,8 @@ class CheckpointWarning(UserWarning):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write `tensors` and `facts` to `path` atomically: after a crash or with a full disk, the old file or none is there.
+    """Write `tensors` and `facts` to `path` atomically: after a crash or with a full disk, the old file or none is
+    there.
 
     Raises `CheckpointError` if it cannot be written, and leaves no partial file.
     """

@@ -15,7 +15,9 @@ MAX_STEPS = 50  # measured steps
 
 
 def check_step(run: Run, *, device: torch.device | str, backend: str) -> None:
-    """Train one step with a single example. Raises whatever this raises: `ConfigError` if the backend does not support the run."""
+    """Train one step with a single example. Raises whatever this raises: `ConfigError` if the backend does not support
+    the run.
+    """
     device = torch.device(device)
     single = replace(
         run, training=replace(run.training, batch_size=1, accumulation=1, steps=max(1, run.training.steps))
@@ -27,9 +29,9 @@ def check_step(run: Run, *, device: torch.device | str, backend: str) -> None:
 def measure_step(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto", seconds: float = 0.5) -> float:
     """Return the mean seconds of a training step of `run`, measured with a temporary model.
 
-    The first step does not count unless the run has no other, because it may compile a kernel. At least one more step is
-    measured and at most 50; further steps start only within `seconds` after the first step. Changes no file and no random
-    state.
+    The first step does not count unless the run has no other, because it may compile a kernel. At least one more step
+    is measured and at most 50; further steps start only within `seconds` after the first step. Changes no file and no
+    random state.
     """
     device = torch.device(device)
     with reproducible(device):

@@ -19,7 +19,9 @@ DIGITS = 6  # of each stored number
 
 @dataclass(frozen=True)
 class Quantity:
-    """One tracked tensor. `layers`: the layers, from 1, that share it. `entries`: those of a table that are recorded."""
+    """One tracked tensor. `layers`: the layers, from 1, that share it. `entries`: those of a table that are
+    recorded.
+    """
 
     encoding: PositionEncoding
     name: str
@@ -40,8 +42,8 @@ class Quantity:
 class TrackedNumbers:
     """The tracked numbers of a model at every `interval` steps, including the step 0 and the last one.
 
-    `numbers`: how many there are in each row; if there are none, or no steps, nothing is recorded. They are written into a tensor
-    on the model's device, so recording does not wait for it.
+    `numbers`: how many there are in each row; if there are none, or no steps, nothing is recorded. They are written
+    into a tensor on the model's device, so recording does not wait for it.
     """
 
     def __init__(self, model: Model, steps: int, steps_per_row: int, device: torch.device):
@@ -82,8 +84,8 @@ class TrackedNumbers:
     def result(self) -> dict[str, Any]:
         """Return everything as plain data; {} if nothing is tracked.
 
-        `steps`: the steps of the rows. `quantities`: for each its `name`, `layers`, `shape` and `entries`, and its `values`: for
-        each step a list of numbers, those of the first head first. A number that is not finite is None.
+        `steps`: the steps of the rows. `quantities`: for each its `name`, `layers`, `shape` and `entries`, and its
+        `values`: for each step a list of numbers, those of the first head first. A number that is not finite is None.
         """
         if not self.numbers:
             return {}

@@ -56,7 +56,8 @@ class Trained:
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
-    """Return the numbers of the fixed training examples that a step uses: the next ones in the random order of its epoch.
+    """Return the numbers of the fixed training examples that a step uses: the next ones in the random order of its
+    epoch.
 
     A step at the end of an epoch also uses the first ones of the next epoch.
     """
@@ -74,8 +75,8 @@ def fixed_numbers(run: Run, step: int) -> list[int]:
 class Trainer:
     """The state of a training: the model, the optimizer, and the measurements of every step. Checkpoints store it.
 
-    A step never waits for the device: losses and gradient norms are written into a tensor on the device, which is read when the
-    curve, a progress report or a checkpoint needs them.
+    A step never waits for the device: losses and gradient norms are written into a tensor on the device, which is read
+    when the curve, a progress report or a checkpoint needs them.
     """
 
     def __init__(
@@ -123,7 +124,9 @@ class Trainer:
         return self.task.training_batch(g, config.batch_size, length, length, dims=dims)
 
     def positions(self, batch: Batch) -> Tensor | None:
-        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ... They depend only on the run and the step."""
+        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ... They depend only on the run and
+        the step.
+        """
         g = generator(self.run.seed, "layout", self.steps_done)
         return self.scheme.positions(batch.inputs, None, g, training=True)
 
@@ -164,7 +167,9 @@ class Trainer:
         self.tracked.record(self.steps_done)
 
     def stop_if_learned(self) -> None:
-        """Score the model if `StopWhenLearned` says so after this step, and end the training if it has learned. Collective."""
+        """Score the model if `StopWhenLearned` says so after this step, and end the training if it has learned.
+        Collective.
+        """
         stop = self.run.training.stop
         if stop is None or self.steps_done % stop.every or self.is_finished:
             return
@@ -178,7 +183,8 @@ class Trainer:
 
     @torch.no_grad()
     def score(self, count: int) -> float:
-        """Return the mean score of new training examples of the training length. They depend only on the run and the step.
+        """Return the mean score of new training examples of the training length. They depend only on the run and the
+        step.
 
         Collective. For a task with one score for all examples together, it is the mean over forward passes.
         """
@@ -213,7 +219,9 @@ class Trainer:
         return (batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch).to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return a context for mixed precision with bfloat16, if the run has it. The default is bfloat16 on a CUDA device only."""
+        """Return a context for mixed precision with bfloat16, if the run has it. The default is bfloat16 on a CUDA
+        device only.
+        """
         precision = self.run.training.precision or ("bfloat16" if self.device.type == "cuda" else "float32")
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
@@ -239,8 +247,8 @@ class Trainer:
             config = self.run.training
             if self.steps_checked + column == 0 and not math.isfinite(loss):
                 raise TrainingError(
-                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that are not "
-                    "finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
+                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that "
+                    "are not finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
                 )
             raise TrainingError(
                 f"{self.name}: at step {self.steps_checked + column + 1} of {config.steps} {problem}; "
@@ -254,8 +262,8 @@ class Trainer:
         for name, t in tensors.items():
             if name.removeprefix("model/") in parameters and not bool(t.isfinite().all()):
                 raise TrainingError(
-                    f"{self.name}: after step {self.steps_done} the weights {name.removeprefix('model/')} are not finite; try a "
-                    "lower learning_rate, or drop the run and train it again"
+                    f"{self.name}: after step {self.steps_done} the weights {name.removeprefix('model/')} are not "
+                    "finite; try a lower learning_rate, or drop the run and train it again"
                 )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -294,8 +302,8 @@ class Trainer:
     def curve(self, after: int = 0) -> list[dict[str, float]]:
         """Return one row for every `steps_per_row` steps: the means over them, and the learning rate of the last.
 
-        The last row may have fewer steps if they are the last of the training. `after`: the step of an earlier row, to return only
-        those that follow it.
+        The last row may have fewer steps if they are the last of the training. `after`: the step of an earlier row, to
+        return only those that follow it.
         """
         rows = []
         complete = self.steps_done if self.is_finished else self.steps_done - self.steps_done % self.steps_per_row

@@ -1,4 +1,6 @@
-"""Verdicts on made-up scores: each test of claims, each reason why nothing can be told, and the correction of p values."""
+"""Verdicts on made-up scores: each test of claims, each reason why nothing can be told, and the correction
+of p values.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -242,7 +244,8 @@ def test_scores_of_an_older_class_are_not_used(found: Any) -> None:
     assert (judgement.verdict, judgement.reasons) == (
         "not tested",
         (
-            "these scores are of version 1 of DAPE, which has changed since; `lengthwise run fire/small` produces new ones",
+            "these scores are of version 1 of DAPE, which has changed since; `lengthwise run fire/small` produces new "
+            "ones",
         ),
     )
     assert found(Better("DAPE", "RoPE", TEXT, 2), text=table, classes={"DAPE": 2}).verdict == "holds here"

@@ -48,7 +48,8 @@ def leaf(*shape):
 CASES = [
     "none", "five", "far", "behind", "entry", "jumps", "vectors", "longest", "content", "values-behind", "shared-sums five sums",
     "five short vectors long key values", "rotation-of-heads gain five key vectors-both-ways",
-    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared values-behind values",
+    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared "
+    "values-behind values",
     "rotation-with-gains dense short content jumps sums values transform gain-of-rows",
     "rotation-with-gains dense-shared short content values transform gain-of-rows",
 ]  # fmt: skip
@@ -72,7 +73,8 @@ def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weigh
 def test_blocks_as_they_are_in_float32(name):
     """More queries than one block has; at most three times as far from float64 as the reference in float32.
 
-    Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one processor.
+    Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one
+    processor.
     """
     tokens = 130
     sizes = Sizes(tokens, tokens)

@@ -1,5 +1,5 @@
-"""FlexAttention against the reference. What the mods say is asked pair by pair without FlexAttention, gradients included:
-each kind of mod costs it half a second of tracing. A few whole calls follow."""
+"""FlexAttention against the reference. What the mods say is asked pair by pair without FlexAttention, gradients
+included: each kind of mod costs it half a second of tracing. A few whole calls follow."""
 
 import functools
 import itertools

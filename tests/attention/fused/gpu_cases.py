@@ -1,4 +1,6 @@
-"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in float64."""
+"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in
+float64.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +29,9 @@ WIDE = torch.float64
 
 @dataclass
 class Case:
-    """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
-    crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on), values (vectors of the
-    distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
+    """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one
+    (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
+    values (vectors of the distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1

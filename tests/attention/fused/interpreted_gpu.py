@@ -103,8 +103,8 @@ def test_value_vectors(case):
 
 @pytest.mark.parametrize("kind", ["prefix", slow("prefix sink"), slow("prefix table")])
 def test_gradients_of_gates_are_exact(kind):
-    """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16, rounding errors
-    of delta are large."""
+    """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16,
+    rounding errors of delta are large."""
     case = Case(kind, queries=96, keys=96, edit=lambda q, k, v, grad: v.add_(16))
     found, right = (x[-1].to(WIDE) for x in (case.ours(), case.right()))
     assert case.names[-1] == "dprefix_sum"
@@ -358,7 +358,9 @@ def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", [slow("table"), slow("pieces"), "pieces table", slow("crooked pieces")])
 def test_small_changes_remain_between_large_ones_that_cancel(kind):
-    """Of three equal documents the last takes back what the first adds, which is a million times what the second does."""
+    """Of three equal documents the last takes back what the first adds, which is a million times what the
+    second does.
+    """
 
     def edit(large, q, k, v, grad):
         for x in (q, k, v, grad):

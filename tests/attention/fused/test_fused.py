@@ -1,4 +1,6 @@
-"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does not ask."""
+"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does
+not ask.
+"""
 
 import contextlib
 import math
@@ -72,8 +74,8 @@ def require_equal(words, shape, span, mask, *, dtype=torch.float32, target=-1):
 
 
 def off_by(make, length, seed, dtype=torch.float32):
-    """Of the output and the gradient of q, k, v and every parameter: squared distance from that of the reference in float64,
-    ours and torch's, which has the bias as a mask."""
+    """Of the output and the gradient of q, k, v and every parameter: squared distance from that of the reference in
+    float64, ours and torch's, which has the bias as a mask."""
     span, mask = Span.of(length), Mask(length, length)
     torch.manual_seed(seed)
     given = [torch.randn(1, 4, length, 64).to(dtype) for _ in range(4)]
@@ -113,7 +115,9 @@ LEARNED = [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_
 @pytest.mark.parametrize(("length", "seed"), [(128, 0), pytest.param(256, 30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LEARNED)
 def test_as_exact_as_torch(make, length, seed):
-    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of them."""
+    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of
+    them.
+    """
     require_as_exact_as_torch(make, length, seed, 24)
 
 
@@ -127,7 +131,9 @@ def test_half_precision_is_as_exact_as_torch(make, dtype):
 # The w that a table is made for: that of most queries, of one, or of one that float32 cannot tell from that of most.
 @pytest.mark.parametrize("first", [1.0, 0.8, 1 - 2e-9])
 def test_a_knot_is_where_it_is_exactly(first, more):
-    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have another gradient."""
+    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have
+    another gradient.
+    """
     span, mask, knot = Span.of(140), Mask(140, 140), math.log1p(0.3 * 20)
     torch.manual_seed(0)
     results = []
@@ -286,7 +292,9 @@ def test_large_distances_take_the_nearest_entry():
 
 @pytest.mark.parametrize("far", [2**35, -(2**35)])
 def test_pieces_at_distances_that_no_small_number_holds(far):
-    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the first by all."""
+    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the
+    first by all.
+    """
     k = torch.cat([torch.arange(128), torch.arange(30) + far])[None] + 2**36
     span, mask = Span(k[:, 128:], k, int(k.max()) + 1), Mask(30, 158)
     torch.manual_seed(0)
@@ -636,24 +644,28 @@ def test_autocast_changes_nothing(target):
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
-def why_not(modifiers, dtype=torch.float32):
+def unsupported_reason(modifiers, dtype=torch.float32):
     return fused.unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
 
 
 def test_what_it_refuses():
     table, vector = torch.zeros(1, 3, 4), torch.zeros(1, 4)
     pieces = PiecewiseLinearBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
-    assert "DenseBias" in str(why_not(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
+    assert "DenseBias" in str(unsupported_reason(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
     turned = Rotation(torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1))
     assert "KeyBias together with a Rotation" in str(
-        why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
+        unsupported_reason(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
     )
-    assert "LogitTransform" in str(why_not(AttentionModifiers(logit_transform=LogitTransform(lambda x, *_: x))))
-    assert why_not(AttentionModifiers(values=(RelativeValues(table),))) is None
-    assert "one PiecewiseLinearBias" in str(why_not(AttentionModifiers(terms=(pieces, pieces))))
-    assert "float8" in str(why_not(AttentionModifiers(), torch.float8_e4m3fn))
+    assert "LogitTransform" in str(
+        unsupported_reason(AttentionModifiers(logit_transform=LogitTransform(lambda x, *_: x)))
+    )
+    assert unsupported_reason(AttentionModifiers(values=(RelativeValues(table),))) is None
+    assert "one PiecewiseLinearBias" in str(unsupported_reason(AttentionModifiers(terms=(pieces, pieces))))
+    assert "float8" in str(unsupported_reason(AttentionModifiers(), torch.float8_e4m3fn))
     assert (
-        why_not(AttentionModifiers(terms=(pieces, ToeplitzBias(table[0]), RelativeKeyBias(table), KeyBias(vector))))
+        unsupported_reason(
+            AttentionModifiers(terms=(pieces, ToeplitzBias(table[0]), RelativeKeyBias(table), KeyBias(vector)))
+        )
         is None
     )
 
@@ -695,8 +707,8 @@ def test_opcheck():
 
 @pytest.mark.filterwarnings("ignore")
 def test_under_compile():
-    """The graph is one piece, and its numbers are those without compilation. (The operator alone: checks of shapes, which
-    functions of the package have while testing, break under compilation.)"""
+    """The graph is one piece, and its numbers are those without compilation. (The operator alone: checks of shapes,
+    which functions of the package have while testing, break under compilation.)"""
 
     def model(q, k, v, table):
         return torch.ops.lengthwise.attention(2 * q, k, v, *Arguments(table=table * 2, scale=0.3))[0] * 3

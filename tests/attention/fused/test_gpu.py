@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 INTERPRETED = HERE / "interpreted_gpu.py"
+SMALL_KERNELS = HERE / "interpreted_small_kernels.py"
 
 needs_triton = pytest.mark.skipif(gpu.unsupported_reason() is not None, reason=str(gpu.unsupported_reason()))
 
@@ -33,9 +34,25 @@ PARTS = ["errors and not hidden", "errors and hidden", "every_mask", "not errors
     ],
 )
 def test_in_the_interpreter(marks, part):
+    _run_interpreted(INTERPRETED, marks, part)
+
+
+@needs_triton
+@pytest.mark.medium
+def test_small_kernels_in_the_interpreter():
+    _run_interpreted(SMALL_KERNELS, "not slow", "")
+
+
+@needs_triton
+@pytest.mark.slow
+def test_larger_networks_in_the_interpreter():
+    _run_interpreted(SMALL_KERNELS, "slow", "")
+
+
+def _run_interpreted(file, marks, part):
     """A process of its own: Triton decides when it is imported whether it interprets."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", marks, "-k", part,
-               str(INTERPRETED), "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
+               str(file), "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     for name in [name for name in env if name.startswith("PYTEST_XDIST")]:
         del env[name]
@@ -66,12 +83,24 @@ def _load(name, path, monkeypatch):
 @pytest.mark.parametrize("dim", [32, 64, 128, 256])
 @pytest.mark.parametrize("form", ["none", "table", "pieces", "rows", "rows values", "prefix"])
 def test_machine_code(form, dim, dtype, monkeypatch):
-    """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared memory
-    than there is."""
+    """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared
+    memory than there is."""
     gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     for one in gpu_code.compiled(form, dim, dtype):
-        if one.name != "inner_products":
+        if one.name not in gpu_code.NO_PRODUCTS:
             assert not gpu_code.problems(one.report(form), one.name, form, dim, dtype)
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("batch", [1, 2])
+def test_small_kernels_compile(batch, monkeypatch):
+    """Those without products of matrices, with everything that changes their machine code: positions, documents, one
+    query.
+    """
+    seen = {one.name for one in _load("gpu_code", BENCHMARKS, monkeypatch).small_kernels(batch)}
+    assert seen == {"classify_tiles", "sort_tiles", "sum_columns", "split_segments", "write_segments", "segments_backward",
+                    "tables_forward", "tables_backward"}  # fmt: skip
 
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):

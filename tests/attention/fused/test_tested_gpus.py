@@ -13,8 +13,7 @@ import torch
 
 from lengthwise import cache_folder
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.fused import gpu, tested_gpus
-from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.attention.fused import gpu
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
@@ -24,6 +23,8 @@ from lengthwise.forms import (
     SinkLogit,
     ToeplitzBias,
 )
+from lengthwise.native import tested_gpus
+from lengthwise.native.tested_gpus import Combination
 from lengthwise.span import Span
 
 SOURCE = Path(tested_gpus.__file__).parents[3]
@@ -134,14 +135,20 @@ def test_a_damaged_record_counts_as_none_and_is_replaced(machine: Machine, conte
 
 
 def test_a_change_of_any_kernel_changes_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "split_segments" in tested_gpus.SEGMENTS.read_text()
     names = {path.name for path in tested_gpus.KERNELS.glob("*.py")}
     assert {"output.py", "gradients.py", "bias_gradients.py", "block_sizes.py", "__init__.py"} <= names
-    monkeypatch.setattr(tested_gpus, "KERNELS", tmp_path)
+    segments = tmp_path / "gpu_segments.py"
+    kernels = tmp_path / "gpu"
+    kernels.mkdir()
+    monkeypatch.setattr(tested_gpus, "SEGMENTS", segments)
+    monkeypatch.setattr(tested_gpus, "KERNELS", kernels)
     seen = set()
-    for content in ("a", "b"):
-        (tmp_path / "output.py").write_text(content)
+    for first, second in (("a", "a"), ("b", "a"), ("a", "b")):
+        (kernels / "output.py").write_text(first)
+        segments.write_text(second)
         seen.add(tested_gpus.kernels_hash.__wrapped__())
-    assert len(seen) == 2
+    assert len(seen) == 3
 
 
 def test_a_tensor_of_a_tracer_without_a_gpu_is_refused_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +239,7 @@ def test_a_graph_holds_the_result(tested: bool, expected: str) -> None:
     program = f"""
 import torch
 from lengthwise.attention import Mask
-from lengthwise.attention.fused import tested_gpus
+from lengthwise.native import tested_gpus
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.forms import AttentionModifiers
 tested_gpus.look_up = lambda device: print("looked up") or {tested}

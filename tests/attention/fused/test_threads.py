@@ -1,4 +1,6 @@
-"""The threads of the CPU kernel: torch's own where torch computes with OpenMP, and a pool of the library's elsewhere."""
+"""The threads of the CPU kernel: torch's own where torch computes with OpenMP, and a pool of the library's
+elsewhere.
+"""
 
 import contextlib
 import copy
@@ -171,7 +173,9 @@ def _answers_of_a_child(of, expected, queue):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_in_a_child_after_fork(runtime, monkeypatch):
-    """Torch has one thread in the child, as in a worker of a DataLoader: it waits forever with more. The pool has three."""
+    """Torch has one thread in the child, as in a worker of a DataLoader: it waits forever with more. The pool has
+    three.
+    """
     of = inputs()
     if runtime == "pool":
         monkeypatch.setattr(openmp, "threads", lambda: Threads(None, 3))

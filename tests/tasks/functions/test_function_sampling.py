@@ -206,8 +206,8 @@ def test_boolean_inputs_are_bits(make):
     xs, ys = make(dims=6).draw(generator(0), 4000, 10, 6)
     assert xs.dtype == ys.dtype == torch.float32
     assert xs.abs().eq(1).all() and ys.abs().eq(1).all()
-    # Negated and plain literals are equally frequent, so that balancing leaves each coordinate even; sparse disjunctions have
-    # none negated, and their literals are set to -1 in 30 % of the inputs.
+    # Negated and plain literals are equally frequent, so that balancing leaves each coordinate even; sparse
+    # disjunctions have none negated, and their literals are set to -1 in 30 % of the inputs.
     even = 0.5 - 0.5 * 0.3 * 4 / 6 if make is SparseDisjunction else 0.5
     assert (xs > 0).double().mean((0, 1)).tolist() == pytest.approx([even] * 6, abs=0.02)
 
@@ -216,8 +216,8 @@ def test_boolean_inputs_are_bits(make):
     (Conjunction, 0.3, 1), (Disjunction, 0.3, -1), (SparseDisjunction, 0.3, -1), (DNF, 0.35, 1), (CNF, 0.3, -1)
 ])  # fmt: skip
 def test_balanced_inputs_satisfy_one_clause_of_the_prompt(make, share, label):
-    """In each prompt the share of inputs at which some clause is decided is `share` and what chance adds; the others at most
-    chance alone."""
+    """In each prompt the share of inputs at which some clause is decided is `share` and what chance adds; the others at
+    most chance alone."""
     task = make(dims=80)
     (w,) = task.functions(generator(5), 500, 80)
     xs, ys = task.draw(generator(5), 500, 300, 80)
@@ -238,7 +238,9 @@ def test_balanced_inputs_satisfy_one_clause_of_the_prompt(make, share, label):
 
 
 def test_the_published_mistake_by_name():
-    """One function draws the inputs, another one labels them: the inputs are balanced for a function that nobody asks about."""
+    """One function draws the inputs, another one labels them: the inputs are balanced for a function that nobody asks
+    about.
+    """
     for make in (Conjunction, Disjunction, SparseDisjunction, DNF, CNF):
         right, wrong = make(), make(mismatched_balance=True)
         functions = right.functions(generator(9), 2000, 16)

@@ -139,4 +139,4 @@ def test_prefixes_are_prompts_of_their_own_where_the_last_input_is_another(kind)
         with torch.no_grad():
             worth = task.curve(model.eval()(batch.inputs), batch)[:, score.length - 1]
         assert score.mean == pytest.approx(float(worth.mean()), rel=1e-5)
-        assert score.asked.get("shift", {}) == shift
+        assert score.question.get("shift", {}) == shift

@@ -40,8 +40,8 @@ class Claim:
 class Judgement:
     """The verdict on a claim.
 
-    `reasons`: a sentence for each test that decided it. `p`: of the comparisons among them together, after the correction;
-    None without.
+    `reasons`: a sentence for each test that decided it. `p`: of the comparisons among them together, after the
+    correction; None without.
     """
 
     claim: Claim
@@ -93,8 +93,8 @@ def _judgement(claim: Claim, outcomes: Sequence[Outcome], p: float | None) -> Ju
         against = any(o.p is not None and o.verdict == CONTRADICTED for o in outcomes)
         direction = (CONTRADICTED if against else HOLDS) if significant else UNDECIDED
         outcomes = [o if o.p is None or o.verdict == direction else replace(o, verdict=UNDECIDED) for o in outcomes]
-    found = {outcome.verdict for outcome in outcomes} or {UNTESTED}
-    verdict = next(v for v in (CONTRADICTED, UNTESTED, UNDECIDED, HOLDS) if v in found)
+    verdicts = {outcome.verdict for outcome in outcomes} or {UNTESTED}
+    verdict = next(v for v in (CONTRADICTED, UNTESTED, UNDECIDED, HOLDS) if v in verdicts)
     deciding = [
         (test, outcome) for test, outcome in zip(claim.tests, outcomes, strict=True) if outcome.verdict == verdict
     ]

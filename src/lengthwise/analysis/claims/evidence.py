@@ -100,14 +100,18 @@ def stored_evidence(store: "Store") -> dict[str, Evidence]:
 
 
 def _of_study(store: "Store", name: str) -> Evidence:
-    found = findings(store, name)
+    study_findings = findings(store, name)
     versions = {run.key: class_versions(run.config) for run in store.runs(name)}
     classes: dict[str, dict[str, int]] = {}
-    for task in found.tasks:
+    for task in study_findings.tasks:
         own = classes[task.title] = {}
         for key in task.keys:
             own |= versions.get(key, {})
-    return Evidence(tasks=found.tasks, classes=classes, unfinished=len(found.unfinished) + len(found.failed))
+    return Evidence(
+        tasks=study_findings.tasks,
+        classes=classes,
+        unfinished=len(study_findings.unfinished) + len(study_findings.failed),
+    )
 
 
 def class_versions(config: Mapping[str, Any]) -> dict[str, int]:

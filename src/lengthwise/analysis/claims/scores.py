@@ -82,7 +82,7 @@ class Scores:
     @property
     def counts(self) -> str:
         """Return the numbers of seeds and examples in words: `3 seeds, 64 examples each`."""
-        examples = sum(point.seeds[0].n for point in self.points)
+        examples = int(sum(point.seeds[0].n for point in self.points))
         return f"{len(self.by_seed)} seeds, {counted(examples, 'examples')} each"
 
 
@@ -93,11 +93,11 @@ def find(evidence: Mapping[str, Evidence], rows: Rows, label: str, at: float | N
     """
     study = evidence.get(rows.study)
     tasks = rows.select(study.tasks) if study is not None else []
-    found = [(task, series) for task in tasks for series in task.series if series.label == label]
-    if study is None or not found:
+    matches = [(task, series) for task in tasks for series in task.series if series.label == label]
+    if study is None or not matches:
         lacking = f"no scores of {label} on {rows.task}" if study is not None else "no scores of this study"
         raise NoDecision(UNTESTED, f"there are {lacking}; `{rows.command}` produces them")
-    older = [study.outdated_class(task, series) for task, series in found]
+    older = [study.outdated_class(task, series) for task, series in matches]
     if None not in older:
         name, version = next(filter(None, older))
         raise NoDecision(
@@ -105,7 +105,7 @@ def find(evidence: Mapping[str, Evidence], rows: Rows, label: str, at: float | N
             f"these scores are of version {version} of {name}, which has changed since; `{rows.command}` produces "
             "new ones",
         )
-    current = [pair for pair, outdated in zip(found, older, strict=True) if outdated is None]
+    current = [pair for pair, outdated in zip(matches, older, strict=True) if outdated is None]
     task, series = current[0]
     if len(current) > 1:
         raise NoDecision(

@@ -76,8 +76,8 @@ class Test(ABC):
 class Better(Test):
     """`label` has better scores than `than`, at `at` times the training length, or over all longer lengths without it.
 
-    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`. `by`: the difference
-    must be larger than this, in the units of the metric.
+    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`. `by`: the
+    difference must be larger than this, in the units of the metric.
     """
 
     label: str
@@ -154,9 +154,9 @@ class RanksHigher(Test):
             scores = {series.label: overall(ours.task, series, "longer") for series in ours.task.series}
             for seed in ours.by_seed.keys() & theirs.by_seed.keys():
                 of_seed = {label: values[seed] for label, values in scores.items() if seed in values}
-                found = reciprocal_ranks(of_seed, better=ours.task.metric.better)
+                ranks_of_seed = reciprocal_ranks(of_seed, better=ours.task.metric.better)
                 for label, values in ranks.items():
-                    values.setdefault(seed, []).append(found[label])
+                    values.setdefault(seed, []).append(ranks_of_seed[label])
         mean_ranks = [{seed: math.fsum(row) / len(row) for seed, row in by_seed.items()} for by_seed in ranks.values()]
         comparison, difference = compared(mean_ranks[0], mean_ranks[1], "higher")
         means = [math.fsum(by_seed.values()) / len(by_seed) for by_seed in mean_ranks]
@@ -241,9 +241,9 @@ class Falls(Test):
     def outcome(self, evidence: AllEvidence) -> Outcome:
         scores = find_learned(evidence, self.rows, self.label, self.at)
         if self.below is not None:
-            found = bounded(scores, self.below)
+            outcome_below = bounded(scores, self.below)
             opposite = {HOLDS: CONTRADICTED, CONTRADICTED: HOLDS}
-            return Outcome(opposite.get(found.verdict, found.verdict), found.sentence)
+            return Outcome(opposite.get(outcome_below.verdict, outcome_below.verdict), outcome_below.sentence)
         return loss_outcome(scores, CONTRADICTED, HOLDS)
 
 
@@ -266,8 +266,8 @@ class Learns(Test):
         scores = find(evidence, self.rows, self.label, 1)
         values = scores.by_seed.values()
         sentence = (
-            f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from {figure(min(values))} "
-            f"to {figure(max(values))}, {scores.counts}"
+            f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from "
+            f"{figure(min(values))} to {figure(max(values))}, {scores.counts}"
         )
         if scores.task.metric.name in PERFECTIBLE and min(values) < LEARNED <= max(values):
             return Outcome(UNDECIDED, f"{sentence}; the seeds disagree")
@@ -282,10 +282,12 @@ def compared(ours: Mapping[int, float], theirs: Mapping[int, float], better: str
     """Compare two encodings over common seeds. Return the comparison, and the difference ours − theirs with its
     interval."""
     (comparison,) = compare_all({"ours": ours, "theirs": theirs}, better)
-    found = comparison.difference
+    difference = comparison.difference
     if comparison.first == "ours":
-        return comparison, found
-    return comparison, Interval(-found.mean, -found.high, -found.low, found.half_width, found.basis)
+        return comparison, difference
+    return comparison, Interval(
+        -difference.mean, -difference.high, -difference.low, difference.half_width, difference.basis
+    )
 
 
 def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcome:
@@ -299,7 +301,8 @@ def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcom
     limit = margin(task, task.reference_length or task.train_length)
     sentence = (
         f"{scores.series.label} has {figure(before.mean)} {quantity(task)} at the training length and "
-        f"{figure(scores.mean)} {scores.where}: a loss of {ends(loss)}, of which up to {limit:.3g} counts as none, {scores.counts}"
+        f"{figure(scores.mean)} {scores.where}: a loss of {ends(loss)}, of which up to {limit:.3g} counts as none, "
+        f"{scores.counts}"
     )
     if loss.high <= limit:
         return Outcome(if_small, sentence)

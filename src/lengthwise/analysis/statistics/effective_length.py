@@ -1,10 +1,10 @@
 """The effective length of an encoding or a model: the longest length up to which its mean score passes a threshold.
 
 It is where the non-increasing curve that fits the mean scores best falls below the threshold. This fit (isotonic
-regression) pools neighbouring means that are out of order. Without it, the first of several noisy means below the threshold
-would decide, which comes too early where scores stay near the threshold. The curve ends at the first length whose whole 95 %
-interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work at every length up to the
-one that is claimed.
+regression) pools neighbouring means that are out of order. Without it, the first of several noisy means below the
+threshold would decide, which comes too early where scores stay near the threshold. The curve ends at the first length
+whose whole 95 % interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work
+at every length up to the one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested
 lengths are usually doubled. Its interval is computed from the 95 % intervals of the scores: the lower end is the
@@ -16,8 +16,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lengthwise.analysis.estimates import interval_of
 from lengthwise.analysis.intervals import Interval
-from lengthwise.analysis.statistics.curves import Curve, weighted
+from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Better, Metric
 
 
@@ -25,9 +26,9 @@ from lengthwise.metrics import Better, Metric
 class EffectiveLength:
     """An effective length with its 95 % interval.
 
-    `value`, `low`, `high`: lengths between the shortest and the longest tested one; 0.0 if the shortest fails, and infinity if
-    the longest passes, so that only a bound is known. `low` and `high` are NaN if a score has no interval. `tested`: the
-    longest tested length that is not longer than `value`; None if the shortest fails.
+    `value`, `low`, `high`: lengths between the shortest and the longest tested one; 0.0 if the shortest fails, and
+    infinity if the longest passes, so that only a bound is known. `low` and `high` are NaN if a score has no interval.
+    `tested`: the longest tested length that is not longer than `value`; None if the shortest fails.
     """
 
     value: float
@@ -38,12 +39,16 @@ class EffectiveLength:
 
     @property
     def text(self) -> str:
-        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Lengths between tested ones are rounded down."""
+        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Lengths between tested ones are
+        rounded down.
+        """
         return self.length_text(self.value)
 
     @property
     def interval_text(self) -> str:
-        """Return the interval as text, such as `120 … ≥ 512`, or one length if both ends are the same; "" without one."""
+        """Return the interval as text, such as `120 … ≥ 512`, or one length if both ends are the same; ""
+        without one.
+        """
         ends = (self.low, self.high)
         return "" if math.isnan(self.low) else " … ".join(dict.fromkeys(map(self.length_text, ends)))
 
@@ -58,12 +63,13 @@ def effective_length(
 ) -> EffectiveLength | None:
     """Return the effective length of an encoding, given its curves at these lengths. None without any.
 
-    A score passes if it is at least `threshold`, or at most `threshold` where lower scores are better. A single seed has no
-    interval, but that of its examples decides which failures are certain.
+    A score passes if it is at least `threshold`, or at most `threshold` where lower scores are better. A single seed
+    has no interval, but that of its examples decides which failures are certain.
     """
     if not lengths or not curves:
         return None
-    scores = [weighted(curves, {place: 1.0}, metric) for place in range(len(lengths))]
+    by_length = zip(*curves, strict=True)
+    scores = [interval_of(seeds, metric.limits, share=metric.share) for seeds in by_length]
     found = longest_passing(lengths, scores, threshold, metric.better)
     return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
 
@@ -90,8 +96,8 @@ def longest_passing(
 def non_increasing(values: Sequence[float]) -> list[float]:
     """Return the non-increasing sequence with the least squared differences from these values (isotonic regression).
 
-    The value at a place is the minimum over i up to it of the maximum over j from it on of the mean from i to j (Robertson,
-    Wright and Dykstra 1988). SciPy has a function for it, but its import takes half a second.
+    The value at a place is the minimum over i up to it of the maximum over j from it on of the mean from i to j
+    (Robertson, Wright and Dykstra 1988). SciPy has a function for it, but its import takes half a second.
     """
     places = range(len(values))
     return [

@@ -1,11 +1,13 @@
-"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021, arXiv:2108.13264).
+"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021,
+arXiv:2108.13264).
 
-It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is, and unlike the
-median it uses more than one score. rliable, the authors' library, takes the percentiles of the bootstrap. Its resamples vary by
-√((S − 1) / S) too little, and its percentiles assume that the variation is known, so with three seeds its 95 % interval is too
-narrow (docs/statistics.md). Here the bootstrap only estimates the standard error, and Student's t takes care of the few seeds.
-rliable also needs packages for statistics and charts that nothing else here needs, and it cuts whole scores instead of parts of
-them, so its interquartile mean of three scores is their mean.
+It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is,
+and unlike the median it uses more than one score. rliable, the authors' library, takes the percentiles of the
+bootstrap. Its resamples vary by √((S − 1) / S) too little, and its percentiles assume that the variation is known, so
+with three seeds its 95 % interval is too narrow (docs/statistics.md). Here the bootstrap only estimates the standard
+error, and Student's t takes care of the few seeds. rliable also needs packages for statistics and charts that nothing
+else here needs, and it cuts whole scores instead of parts of them, so its interquartile mean of three scores is their
+mean.
 """
 
 import math
@@ -28,18 +30,21 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def middle_weights(count: int) -> list[float]:
-    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle half."""
+    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle
+    half.
+    """
     low, high = count / 4, 3 * count / 4
     return [max(0.0, min(place + 1, high) - max(place, low)) / (high - low) for place in range(count)]
 
 
 def interquartile(strata: Sequence[Sequence[float]], bounds: Bounds = None) -> Interval:
-    """Return the interquartile mean of all scores with its 95 % interval over seeds. `strata`: each task's scores, one per seed.
+    """Return the interquartile mean of all scores with its 95 % interval over seeds. `strata`: each task's scores, one
+    per seed.
 
-    The stratified bootstrap draws seeds with replacement within each task, and multiplies the deviations from the task's mean by
-    √(S / (S − 1)). The interval is the interquartile mean ± t · the standard deviation of 1,000 resamples. t has the degrees of
-    freedom of the tasks that are in the middle half: Welch-Satterthwaite with each task's share of the variance. Without at least
-    two seeds in every task there is no interval.
+    The stratified bootstrap draws seeds with replacement within each task, and multiplies the deviations from the
+    task's mean by √(S / (S − 1)). The interval is the interquartile mean ± t · the standard deviation of 1,000
+    resamples. t has the degrees of freedom of the tasks that are in the middle half: Welch-Satterthwaite with each
+    task's share of the variance. Without at least two seeds in every task there is no interval.
     """
     import numpy as np
 
@@ -51,16 +56,17 @@ def interquartile(strata: Sequence[Sequence[float]], bounds: Bounds = None) -> I
     drawn = [_resampled(np.array(stratum, np.float64), chance) for stratum in strata]
     weights = np.array(middle_weights(len(values)))
 
-    def deviation(parts: list[Any]) -> float:
-        return float((np.sort(np.concatenate(parts, axis=1), axis=1) @ weights).std())
+    def deviation(samples: list[Any]) -> float:
+        return float((np.sort(np.concatenate(samples, axis=1), axis=1) @ weights).std())
 
     error = deviation(drawn)
     if not error:
         return _interval(mean, 0.0, bounds)
     fixed = [
-        np.broadcast_to(np.array(stratum, np.float64), part.shape) for stratum, part in zip(strata, drawn, strict=True)
+        np.broadcast_to(np.array(stratum, np.float64), sample.shape)
+        for stratum, sample in zip(strata, drawn, strict=True)
     ]
-    alone = [deviation([*fixed[:n], part, *fixed[n + 1 :]]) for n, part in enumerate(drawn)]
+    alone = [deviation([*fixed[:n], sample, *fixed[n + 1 :]]) for n, sample in enumerate(drawn)]
     total = math.fsum(one**2 for one in alone)
     degrees = total**2 / math.fsum(one**4 / (len(s) - 1) for one, s in zip(alone, strata, strict=True)) if total else 1
     return _interval(mean, quantile_t(degrees) * error, bounds)

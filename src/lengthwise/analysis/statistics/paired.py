@@ -1,15 +1,16 @@
 """Paired comparisons of encodings: pairs are the scores of two encodings with the same seed.
 
-The test is the paired t test. A permutation test makes no assumption on the distribution of the differences, but with S seeds its
-smallest two-sided p value is 2 / 2^S: 0.25 for three seeds, 0.0625 for five. It could never reject anything there, and Holm's
-correction for many pairs would need more than ten seeds. The t test assumes that the differences are roughly normal.
+The test is the paired t test. A permutation test makes no assumption on the distribution of the differences, but with S
+seeds its smallest two-sided p value is 2 / 2^S: 0.25 for three seeds, 0.0625 for five. It could never reject anything
+there, and Holm's correction for many pairs would need more than ten seeds. The t test assumes that the differences are
+roughly normal.
 
-The effect size is Cohen's d of the differences (their mean divided by their standard deviation) with Hedges' correction for few
-seeds. Its interval follows from the noncentral t distribution. The probability of superiority, that the first encoding is better
-with a new seed, is the normal distribution function of d.
+The effect size is Cohen's d of the differences (their mean divided by their standard deviation) with Hedges' correction
+for few seeds. Its interval follows from the noncentral t distribution. The probability of superiority, that the first
+encoding is better with a new seed, is the normal distribution function of d.
 
-SciPy's special functions are enough for this; importing `scipy.stats` takes longer than a whole command. SciPy has no Holm
-correction, and statsmodels, which has one, would be a large dependency for a function of five lines.
+SciPy's special functions are enough for this; importing `scipy.stats` takes longer than a whole command. SciPy has no
+Holm correction, and statsmodels, which has one, would be a large dependency for a function of five lines.
 """
 
 import math
@@ -26,11 +27,12 @@ LEVEL = 1 - CONFIDENCE
 class Comparison:
     """Two encodings compared over common seeds. `first` has the better mean.
 
-    `difference`: the score of `first` minus that of `second`, with its interval over seeds, not corrected for several comparisons.
-    `p`: of the paired t test, two-sided; `p_holm`: corrected for all pairs of the family. `effect`: Cohen's d with Hedges'
-    correction, positive if `first` is better, and its interval. `superiority`: the probability that `first` is better with
-    a new seed, and its interval. All are None with fewer than two seeds or if the differences do not vary, and effect sizes also
-    with two seeds. `deviation`: the standard deviation of the differences; NaN with one seed.
+    `difference`: the score of `first` minus that of `second`, with its interval over seeds, not corrected for several
+    comparisons.
+    `p`: of the paired t test, two-sided; `p_holm`: corrected for all pairs of the family. `effect`: Cohen's d with
+    Hedges' correction, positive if `first` is better, and its interval. `superiority`: the probability that `first` is
+    better with a new seed, and its interval. All are None with fewer than two seeds or if the differences do not vary,
+    and effect sizes also with two seeds. `deviation`: the standard deviation of the differences; NaN with one seed.
     """
 
     first: str
@@ -64,17 +66,17 @@ def compare_all(scores: Mapping[str, Mapping[int, float]], better: str) -> tuple
     Holm's correction is for all pairs that could be tested. The order is that of the corrected p values.
     """
     labels = [label for label, values in scores.items() if values]
-    found = []
+    comparisons = []
     for place, label in enumerate(labels):
         for other in labels[place + 1 :]:
             common = sorted(scores[label].keys() & scores[other].keys())
             if common:
                 pairs = [(seed, scores[label][seed], scores[other][seed]) for seed in common]
-                found.append(_compare(label, other, pairs, better))
-    tested = [c for c in found if c.p is not None]
+                comparisons.append(_compare(label, other, pairs, better))
+    tested = [c for c in comparisons if c.p is not None]
     corrected = dict(zip(map(id, tested), holm([c.p for c in tested if c.p is not None]), strict=True))
-    found = [replace(c, p_holm=corrected.get(id(c))) for c in found]
-    return tuple(sorted(found, key=lambda c: (c.p_holm is None, c.p_holm or 0.0, c.p or 0.0)))
+    comparisons = [replace(c, p_holm=corrected.get(id(c))) for c in comparisons]
+    return tuple(sorted(comparisons, key=lambda c: (c.p_holm is None, c.p_holm or 0.0, c.p or 0.0)))
 
 
 def _compare(label: str, other: str, pairs: Sequence[tuple[int, float, float]], better: str) -> Comparison:
@@ -120,7 +122,9 @@ def hedges_factor(degrees: int) -> float:
 
 
 def effect_interval(t: float, seeds: int) -> tuple[float, float]:
-    """Return the 95 % interval of Cohen's d of the differences: the noncentrality parameters for which t is an extreme value."""
+    """Return the 95 % interval of Cohen's d of the differences: the noncentrality parameters for which t is an extreme
+    value.
+    """
     from scipy.special import nctdtrinc
 
     tail, root = LEVEL / 2, math.sqrt(seeds)
@@ -129,7 +133,9 @@ def effect_interval(t: float, seeds: int) -> tuple[float, float]:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return the p values with Holm's correction: the k-th smallest of m, times m − k + 1, and never below an earlier one."""
+    """Return the p values with Holm's correction: the k-th smallest of m, times m − k + 1, and never below an earlier
+    one.
+    """
     order = sorted(range(len(values)), key=values.__getitem__)
     corrected, largest = [0.0] * len(values), 0.0
     for rank, place in enumerate(order):

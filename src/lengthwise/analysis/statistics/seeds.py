@@ -12,8 +12,8 @@ MOST = 100_000  # seeds
 
 @dataclass(frozen=True)
 class NeededSeeds:
-    """The number of seeds that a comparison needs. `low`, `high`: its 95 % interval, because the standard deviation was estimated
-    from few seeds. None: more than `MOST`."""
+    """The number of seeds that a comparison needs. `low`, `high`: its 95 % interval, because the standard deviation was
+    estimated from few seeds. None: more than `MOST`."""
 
     seeds: int | None
     low: int | None
@@ -21,7 +21,9 @@ class NeededSeeds:
 
 
 def power(effect: float, seeds: int) -> float:
-    """Return the probability that the paired t test finds a difference of `effect` standard deviations at the level of 5 %."""
+    """Return the probability that the paired t test finds a difference of `effect` standard deviations at the level of
+    5 %.
+    """
     from scipy.special import nctdtr  # type: ignore[import-untyped]
 
     shift, limit = abs(effect) * math.sqrt(seeds), quantile_t(seeds - 1)
@@ -30,7 +32,9 @@ def power(effect: float, seeds: int) -> float:
 
 
 def seeds_for(effect: float) -> int | None:
-    """Return the smallest number of seeds with which the test finds `effect` with the probability `POWER`; None: over `MOST`."""
+    """Return the smallest number of seeds with which the test finds `effect` with the probability `POWER`; None: over
+    `MOST`.
+    """
     low, high = 1, 2
     while power(effect, high) < POWER:
         low, high = high, 2 * high
@@ -55,7 +59,8 @@ def detectable_effect(seeds: int) -> float:
 
 
 def deviation_interval(deviation: float, seeds: int) -> tuple[float, float]:
-    """Return the 95 % interval of a standard deviation that was estimated from a sample of normal numbers (chi-squared).
+    """Return the 95 % interval of a standard deviation that was estimated from a sample of normal numbers
+    (chi-squared).
 
     It is wide: three seeds allow 0.52 to 6.28 times the estimate.
     """
@@ -69,8 +74,8 @@ def deviation_interval(deviation: float, seeds: int) -> tuple[float, float]:
 def needed_seeds(deviation: float, seeds: int, difference: float) -> NeededSeeds | None:
     """Return the number of seeds that resolve `difference` with a power of 80 % in a paired t test at the level of 5 %.
 
-    `deviation`: the standard deviation of the differences between two encodings, from this number of `seeds`. None with fewer
-    than two seeds or if the differences do not vary.
+    `deviation`: the standard deviation of the differences between two encodings, from this number of `seeds`. None with
+    fewer than two seeds or if the differences do not vary.
     """
     if not (math.isfinite(difference) and difference > 0):
         raise ConfigError(f"the difference must be a number above 0, got {difference:g}")

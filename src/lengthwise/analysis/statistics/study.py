@@ -24,10 +24,10 @@ ENOUGH = 5  # seeds; fewer give a sentence on what they cannot show
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`threshold`: the score that passes (τ). None: 0.8 for shares of correct answers; otherwise a score passes if it is at most
-    the report's limit for "no significant loss" worse than the same seed's score at the training length. `difference`: the one that
-    seeds are counted for. None: that limit. `length`: the length at which encodings are compared. None: all lengths that are longer
-    than training."""
+    """`threshold`: the score that passes (τ). None: 0.8 for shares of correct answers; otherwise a score passes if it
+    is at most the report's limit for "no significant loss" worse than the same seed's score at the training length.
+    `difference`: the one that seeds are counted for. None: that limit. `length`: the length at which encodings are
+    compared. None: all lengths that are longer than training."""
 
     threshold: float | None = None
     difference: float | None = None
@@ -47,7 +47,9 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingStatistics:
-    """The effective length of an encoding, and the area under its score. `seeds`: that have a score at all of these lengths."""
+    """The effective length of an encoding, and the area under its score. `seeds`: that have a score at all of these
+    lengths.
+    """
 
     label: str
     seeds: int
@@ -57,9 +59,9 @@ class EncodingStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStatistics:
-    """The statistics of one task. `rule`: when a score passes, in words. `lengths`: those of the area. `where`: the lengths at
-    which encodings are compared, in words. `needed`: by the two labels of a comparison, the seeds that `difference` needs. `notes`:
-    sentences on what there are too few seeds for."""
+    """The statistics of one task. `rule`: when a score passes, in words. `lengths`: those of the area. `where`: the
+    lengths at which encodings are compared, in words. `needed`: by the two labels of a comparison, the seeds that
+    `difference` needs. `notes`: sentences on what there are too few seeds for."""
 
     title: str
     metric: str
@@ -77,7 +79,9 @@ class TaskStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class OverTasks:
-    """Statistics over all tasks with the same metric: interquartile means by encoding, and comparisons of means over the tasks."""
+    """Statistics over all tasks with the same metric: interquartile means by encoding, and comparisons of means over
+    the tasks.
+    """
 
     metric: str
     tasks: tuple[str, ...]
@@ -87,7 +91,9 @@ class OverTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for fewer than two tasks)."""
+    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for fewer than
+    two tasks).
+    """
 
     tasks: tuple[TaskStatistics, ...]
     over_tasks: tuple[OverTasks, ...]
@@ -100,7 +106,8 @@ def statistics_of(findings: Findings, options: Options = DEFAULT_OPTIONS) -> Sta
     if options.length is not None and not any(options.length in task.lengths for task in findings.tasks):
         tested = sorted({length for task in findings.tasks for length in task.lengths})
         raise ConfigError(
-            f"--length must be an evaluated length, got {options.length}; evaluated: {', '.join(map(str, tested)) or 'none'}"
+            f"--length must be an evaluated length, got {options.length}; evaluated: "
+            f"{', '.join(map(str, tested)) or 'none'}"
         )
     outside = [task for task in findings.tasks if not _is_possible(options.threshold, task.metric)]
     if outside and len(outside) == len(findings.tasks):
@@ -125,7 +132,7 @@ def of_task(task: TaskFindings, options: Options = DEFAULT_OPTIONS) -> TaskStati
     scores = {series.label: _compared(task, series, options.length) for series in task.series}
     comparisons = compare_all(scores, task.metric.better)
     difference = options.difference or margin(task, task.reference_length or 0)
-    found = [(c, needed_seeds(c.deviation, len(c.seeds), difference)) for c in comparisons]
+    needed_counts = [(c, needed_seeds(c.deviation, len(c.seeds), difference)) for c in comparisons]
     lengths = tuple(length for length in task.lengths if task.kind(length) != "shorter")
     kind = "longer" if task.of_kind("longer") else "trained"
     where = (
@@ -146,7 +153,7 @@ def of_task(task: TaskFindings, options: Options = DEFAULT_OPTIONS) -> TaskStati
         where=where,
         comparisons=comparisons,
         difference=difference,
-        needed={(c.first, c.second): count for c, count in found if count is not None},
+        needed={(c.first, c.second): count for c, count in needed_counts if count is not None},
         notes=tuple(_notes(scores, comparisons)),
     )
 
@@ -165,22 +172,22 @@ def _rule(task: TaskFindings, options: Options) -> tuple[float | None, str]:
 def _of_series(
     task: TaskFindings, series: Series, threshold: float | None, all_lengths: Sequence[int]
 ) -> EncodingStatistics:
-    lengths, found = curves(task, series)
+    lengths, seed_curves = curves(task, series)
     effective = None
     if threshold is not None:
-        effective = effective_length(lengths, found, threshold, task.metric)
+        effective = effective_length(lengths, seed_curves, threshold, task.metric)
     elif task.reference_length in lengths:
         start = lengths.index(task.reference_length)
         sign = 1 if task.metric.better == "lower" else -1
         loss = Metric(name=task.metric.name, better=task.metric.better)
-        changes = [type(c)(c.seed, c.scores[start:]) for c in relative(found, start)]
+        changes = [curve[start:] for curve in relative(seed_curves, start)]
         effective = effective_length(lengths[start:], changes, sign * margin(task, lengths[start]), loss)
     whole = lengths == tuple(all_lengths)  # areas over other lengths are not comparable
     return EncodingStatistics(
         label=series.label,
-        seeds=len(found),
+        seeds=len(seed_curves),
         effective=effective,
-        area=area(lengths, found, task.metric) if whole else None,
+        area=area(lengths, seed_curves, task.metric) if whole else None,
     )
 
 
@@ -204,9 +211,9 @@ def _notes(scores: Mapping[str, Mapping[int, float]], comparisons: Sequence[Comp
     counts = sorted({len(c.seeds) for c in comparisons if len(c.seeds) > 1})
     if counts and counts[0] < ENOUGH:
         notes.append(
-            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {100 * POWER:g} % only if it is at "
-            f"least {detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's correction; the "
-            "effect sizes and the numbers of needed seeds are rough."
+            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {100 * POWER:g} % only if "
+            f"it is at least {detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's "
+            "correction; the effect sizes and the numbers of needed seeds are rough."
         )
     constant = [f"{c.first} and {c.second}" for c in comparisons if len(c.seeds) > 1 and c.p is None]
     if constant:
@@ -223,34 +230,34 @@ def over_tasks(tasks: Sequence[TaskFindings]) -> tuple[OverTasks, ...]:
     for task in tasks:
         if task.of_kind("longer"):
             by_metric.setdefault(task.metric_label, []).append(task)
-    found = []
+    of_metrics = []
     for metric, group in by_metric.items():
         labels = [s.label for s in group[0].series if all(any(o.label == s.label for o in t.series) for t in group)]
         if len(group) < 2 or not labels:
             continue
         scores = {label: [_of_label(task, label) for task in group] for label in labels}
         limits = group[0].metric.limits
-        means = {label: _mean_over_tasks(parts) for label, parts in scores.items()}
-        found.append(
+        means = {label: _mean_over_tasks(by_task) for label, by_task in scores.items()}
+        of_metrics.append(
             OverTasks(
                 metric=metric,
                 tasks=tuple(task.title for task in group),
                 interquartile={
-                    label: interquartile([list(part.values()) for part in parts], limits)
-                    for label, parts in scores.items()
-                    if all(parts)
+                    label: interquartile([list(by_seed.values()) for by_seed in by_task], limits)
+                    for label, by_task in scores.items()
+                    if all(by_task)
                 },
                 comparisons=compare_all(means, group[0].metric.better),
             )
         )
-    return tuple(found)
+    return tuple(of_metrics)
 
 
 def _of_label(task: TaskFindings, label: str) -> dict[int, float]:
     return overall(task, next(s for s in task.series if s.label == label), "longer")
 
 
-def _mean_over_tasks(parts: Sequence[Mapping[int, float]]) -> dict[int, float]:
+def _mean_over_tasks(by_task: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """Return each seed's mean over the tasks, for seeds that have a score in all of them."""
-    common = set(parts[0]).intersection(*parts[1:])
-    return {seed: math.fsum(part[seed] for part in parts) / len(parts) for seed in sorted(common)}
+    common = set(by_task[0]).intersection(*by_task[1:])
+    return {seed: math.fsum(by_seed[seed] for by_seed in by_task) / len(by_task) for seed in sorted(common)}

@@ -7,8 +7,8 @@ from lengthwise.attention.backends.reference import Reference
 from lengthwise.attention.backends.sdpa import SDPA
 from lengthwise.attention.fused.backend import Fused
 
-# In order of preference: `auto` takes the first backend that is worthwhile and supports the call. The reference supports
-# every call, so backends after it are used only if they are named.
+# In order of preference: `auto` takes the first backend that is worthwhile and supports the call. The reference
+# supports every call, so backends after it are used only if they are named.
 _BACKENDS: tuple[Backend, ...] = (
     Fused(),
     Blocked(),

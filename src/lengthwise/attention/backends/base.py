@@ -20,9 +20,9 @@ Attend = Callable[..., Tensor]  # (q, k, v, *, scale) -> output
 class Backend(ABC):
     """A way to compute attention with forms. It knows no encoding by name, and has no state.
 
-    A subclass is one file and one line in the list of `backends/__init__.py`. It must say why it does not support a call,
-    and must never use another backend silently. The pages of the encodings quote the sentence of its docstring that begins
-    with "Memory:".
+    A subclass is one file and one line in the list of `backends/__init__.py`. It must say why it does not support a
+    call, and must never use another backend silently. The pages of the encodings quote the sentence of its docstring
+    that begins with "Memory:".
     """
 
     supports_transforms: ClassVar[bool] = False  # of torch.func (vmap, grad, jvp), and forward-mode derivatives
@@ -40,7 +40,8 @@ class Backend(ABC):
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for fixed modifiers, span and mask. All layers that share them call it.
 
-        Return a `functools.partial` rather than an inner function, whose annotations with shapes would be evaluated in every call.
+        Return a `functools.partial` rather than an inner function, whose annotations with shapes would be evaluated in
+        every call.
         """
 
     def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask, device: torch.device) -> bool:
@@ -99,7 +100,9 @@ class OneDerivative(torch.autograd.Function):
 
 
 class NoDerivative(torch.autograd.Function):
-    """Return a gradient unchanged. Its derivative by the tensors that it was computed from, `sources`, raises an error."""
+    """Return a gradient unchanged. Its derivative by the tensors that it was computed from, `sources`,
+    raises an error.
+    """
 
     @staticmethod
     def forward(ctx: Any, backend: str, x: Tensor, *_sources: Tensor) -> Tensor:
@@ -130,7 +133,8 @@ def in_compute_dtype(
 class Measurement:
     """The arguments of one call of `attention.statistics` other than q and k; `Statistics` defines what it measures.
 
-    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as the first and as the last.
+    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as the first and as the
+    last.
     """
 
     modifiers: AttentionModifiers

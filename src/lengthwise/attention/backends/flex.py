@@ -35,10 +35,10 @@ MaskMod = Pair  # (b, h, i, j) -> whether j is visible to i
 class Flex(Backend):
     """Torch's FlexAttention.
 
-    It is used only if it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward pass, and
-    the backend does not compile it there, so it computes all logits at once. On CUDA it is compiled at the first call, and
-    again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not known. There FlexAttention
-    sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
+    It is used only if it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward
+    pass, and the backend does not compile it there, so it computes all logits at once. On CUDA it is compiled at the
+    first call, and again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not
+    known. There FlexAttention sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
 
     Memory: it holds the tables of the biases (on a CPU, all logits as well), and for each layer with RelativeKeyBias or
     ContentBias one number per head, query and table column (or per key, if there are fewer keys than columns).
@@ -47,7 +47,9 @@ class Flex(Backend):
     name = "flex"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None; see `gradients_unsupported_reason` for gradients."""
+        """Return why this backend does not support the modifiers, or None; see `gradients_unsupported_reason` for
+        gradients.
+        """
         if reason := _unsupported_reason(modifiers):
             return reason
         if q.device.type not in ("cpu", "cuda"):
@@ -98,8 +100,8 @@ def _attend(
         q.device.type, enabled=False
     ):  # autocast would compute the products with q and k in half precision
         if q.device.type == "cpu":
-            # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under
-            # no_grad.
+            # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even
+            # under no_grad.
             q, k, v = (x.detach().to(compute) for x in (q, k, v))
         key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
         if key not in static_pairs:
@@ -137,14 +139,14 @@ def score_mod(
 ) -> ScoreMod:
     """Return the modifiers as a `score_mod` for `torch.nn.attention.flex_attention.flex_attention`.
 
-    It maps (score, b, h, i, j) to gain_i · score + every term(h, i, j), in nats. b, h, i, j are indices into q and k; the queries
-    are the last i tokens, and h is a head of q. It computes in float32, or in float64 if q is float64. It masks nothing; use
-    `mask_mod` for that. It does not rotate either: pass `modifiers.rotation.rotate_query(q)` and
+    It maps (score, b, h, i, j) to gain_i · score + every term(h, i, j), in nats. b, h, i, j are indices into q and k;
+    the queries are the last i tokens, and h is a head of q. It computes in float32, or in float64 if q is float64. It
+    masks nothing; use `mask_mod` for that. It does not rotate either: pass `modifiers.rotation.rotate_query(q)` and
     `modifiers.rotation.rotate_key(k)` to flex_attention.
 
-    Only RelativeKeyBias and KeyBias need q [b, h, i, d] and k [b, g, j, d] before rotation, and `scale` if it is not 1/sqrt(d).
-    The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform, RelativeValues and SinkLogit, which no
-    score_mod can express.
+    Only RelativeKeyBias and KeyBias need q [b, h, i, d] and k [b, g, j, d] before rotation, and `scale` if it is not
+    1/sqrt(d). The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform, RelativeValues and
+    SinkLogit, which no score_mod can express.
     """
     if modifiers.sink:
         raise ConfigError("score_mod: a SinkLogit is in the softmax's denominator; use lengthwise.attend")
@@ -166,7 +168,8 @@ def score_mod(
 def mask_mod(mask: Mask, device: torch.device | str | None = None) -> MaskMod:
     """Return the mask as a `mask_mod` for `create_block_mask(mask_mod, B, None, mask.queries, mask.keys)`.
 
-    It maps (b, h, i, j) to whether key j is visible to query i. B is the number of rows of documents, or None without documents.
+    It maps (b, h, i, j) to whether key j is visible to query i. B is the number of rows of documents, or None without
+    documents.
     `device`: that of q. Default: the device of the documents, or torch's default device.
     """
     if mask.documents is not None:
@@ -197,7 +200,9 @@ def _block_mask(mask: Mask, device: torch.device) -> Any:
 
 
 def _flex_function(name: str, device: torch.device) -> Callable[..., Any]:
-    """Return a function of torch.nn.attention.flex_attention, compiled on CUDA unless it is called from a compiled graph."""
+    """Return a function of torch.nn.attention.flex_attention, compiled on CUDA unless it is called from a compiled
+    graph.
+    """
     return compiled_function(name) if device.type == "cuda" and not torch.compiler.is_compiling() else _eager(name)
 
 

@@ -17,10 +17,10 @@ from lengthwise.span import Span
 class SDPA(Backend):
     """Torch's `scaled_dot_product_attention`.
 
-    Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
-    between rows). A sink is one more column of such a tensor, and one more key. On a GPU a bias has the dtype of q: in bfloat16
-    it has 8 bits. On a CPU half precision is computed in float32, and for a learned bias torch falls back to matrices of the
-    whole batch.
+    Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions
+    differ between rows). A sink is one more column of such a tensor, and one more key. On a GPU a bias has the dtype of
+    q: in bfloat16 it has 8 bits. On a CPU half precision is computed in float32, and for a learned bias torch falls
+    back to matrices of the whole batch.
     """
 
     name = "sdpa"

@@ -1,7 +1,8 @@
 """The arguments of fused attention after q, k and v, declared once.
 
-`Arguments` is the list. The schemas of the operators (at the end), the structure of a call of the C++ library with its header
-(call.py) and the tuple of the Triton kernels (gpu/call.py) are generated from it, so a new argument is a new line here.
+`Arguments` is the list. The schemas of the operators (at the end), the structure of a call of the C++ library with its
+header (call.py) and the tuple of the Triton kernels (gpu/call.py) are generated from it, so a new argument is a new
+line here.
 """
 
 import typing
@@ -41,10 +42,11 @@ class Axis:
 class TensorArgument:
     """What an argument that is a contiguous tensor looks like.
 
-    `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a gradient.
-    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the C++ kernel adds
-    the gradient to; none if it writes the gradient itself. `by_distance`: whether it is a bias that depends on the distance.
-    `kernels`: which kernels read it.
+    `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a
+    gradient.
+    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the
+    kernels write the gradient to (`gradient_sums` in buffers.py); none if they write the gradient itself.
+    `by_distance`: whether it is a bias that depends on the distance. `kernels`: which kernels read it.
     """
 
     axes: tuple[Axis, ...]
@@ -83,23 +85,27 @@ class Arguments(NamedTuple):
     A table over distances begins at the distance `..._first`, and distances past an end take the nearest entry.
     """
 
-    # A bias for each distance.
+    # A bias for each distance: table[h, distance - table_first].
     table: Annotated[MaybeTensor, learned("#heads table_size", by_distance=True)] = None
     table_first: int = 0
 
-    # A bias that is linear in each segment of x = distance_feature[distance] * query_scale[query]; see `PiecewiseLinearBias`.
-    # The knots ascend. In float32, rounding would decide which segment a pair is in wherever x is close to a knot.
+    # A bias that is linear in each segment of x = distance_feature[distance] * query_scale[i]: slope[h, s] x +
+    # intercept[h, s], where s is the number of knots <= x. The knots ascend. In float32, rounding would decide which
+    # segment a pair is in wherever x is close to a knot.
     slope: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments", by_distance=True)] = None
     intercept: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments")] = None
     knots: Annotated[MaybeTensor, tensor("segments-1", torch.float64, group="segments")] = None
     distance_feature: Annotated[MaybeTensor, learned("feature_size", torch.float64, group="segments")] = None
     query_scale: Annotated[MaybeTensor, learned("#batch queries", torch.float64, group="segments")] = None
 
-    # A bias for each query and distance. The operator makes it from `content` and `key_vectors` on a GPU.
+    # A bias for each query and distance: rows[b, h, i, distance - rows_first]. The operator makes it from `content` and
+    # `key_vectors` on a GPU.
     rows: Annotated[MaybeTensor, learned("batch #heads queries rows_size", by_distance=True, kernels=(TRITON,))] = None
     rows_first: int = 0
 
-    # A bias <content of the query, key_vectors[distance]>, and vectors of distances that are added to the values.
+    # A bias <content[b, h, i], key_vectors[h, distance - key_vectors_first]>, and vectors of distances that are added
+    # to the
+    # values: v_j + value_vectors[h, distance - value_vectors_first].
     content: Annotated[MaybeTensor, learned("batch heads queries content_dim", group="vectors", kernels=(CPP,))] = None
     key_vectors: Annotated[
         MaybeTensor, learned("#heads key_vectors_size content_dim", group="vectors", kernels=(CPP,))
@@ -108,18 +114,20 @@ class Arguments(NamedTuple):
     value_vectors: Annotated[MaybeTensor, learned("#heads value_vectors_size dim", kernels=(CPP,))] = None
     value_vectors_first: int = 0
 
-    # A running sum over the keys. The bias of a pair is its value at the query's own key less that at the key.
+    # A running sum over the keys. The bias is prefix_sum[b, h, own key of i] - prefix_sum[b, h, j].
     prefix_sum: Annotated[MaybeTensor, learned("batch #heads keys", torch.float64, sums="batch heads keys")] = None
 
-    # A logit of each head in the denominator of the softmax.
+    # A logit of each head: exp(sink[h]) is added to the denominator of the softmax.
     sink: Annotated[MaybeTensor, learned("heads", sums="batch heads")] = None
 
-    # Position IDs; None if the position of every token is its index. Document IDs: a query sees keys of its own document only.
+    # Position IDs; None if the position of every token is its index. Document IDs: a query sees keys of its own
+    # document only.
     position_q: Annotated[MaybeTensor, tensor("#batch queries", torch.int64)] = None
     position_k: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
     documents: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
 
-    # Which other keys are visible, as in `Mask`; a window of 0 is none. What products of queries and keys are multiplied by.
+    # Which other keys are visible, as in `Mask`; a window of 0 is none. What products of queries and keys are
+    # multiplied by.
     causal: bool = True
     window: int = 0
     scale: float = 1.0

@@ -1,10 +1,11 @@
 """The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
-They support rotations, tables over distances, piecewise linear biases (FIRE), sinks, running sums (FoX) and vectors of distances
-(Shaw, Transformer-XL), multiplied by queries or added to values. No bias is ever a T x T matrix:
+They support rotations, tables over distances, piecewise linear biases (FIRE), sinks, running sums (FoX) and vectors of
+distances (Shaw, Transformer-XL), multiplied by queries or added to values. No bias is ever a T x T matrix:
 memory is that of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and
-intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a
-CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
+intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64.
+On a CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before
+the kernel.
 """
 
 import functools
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, rows_unsupported_reason
-from lengthwise.attention.fused import cpu, gpu, operator, tested_gpus
+from lengthwise.attention.fused import cpu, gpu, operator
 from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
 from lengthwise.attention.fused.gpu import query_parts
@@ -34,6 +35,7 @@ from lengthwise.attention.fused.tables import (
     vectors_over_same_distances,
 )
 from lengthwise.attention.masks import Mask
+from lengthwise.native import tested_gpus
 from lengthwise.span import Span
 
 _SCALED = ("vectors", "query vector")  # terms that a QueryGain can scale before the kernel; see `terms_for`
@@ -184,8 +186,8 @@ def _is_group(term: forms.Term) -> bool:
 def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -> dict[str, Any] | None:
     """Return the operator's arguments for a rotation.
 
-    None if there is none, if it is polar or a matrix, if its angles need a gradient or differ between heads, or if it rotates
-    other dims of q than of k.
+    None if there is none, if it is polar or a matrix, if its angles need a gradient or differ between heads, or if it
+    rotates other dims of q than of k.
     """
     if not isinstance(rotation, forms.Rotation) or rotation.polar:
         return None

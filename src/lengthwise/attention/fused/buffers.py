@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import LEARNED, Arguments, Gradients, Needs
+from lengthwise.attention.fused.arguments import LEARNED, TENSORS, Arguments, Gradients, Needs
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -28,9 +28,9 @@ def empty_gradients(
 ) -> Gradients:
     """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
 
-    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k and v
-    share one allocation. A C library returns large allocations to the system and gets them back page by page; the largest
-    allocation freed so far determines from which size on.
+    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k
+    and v share one allocation. A C library returns large allocations to the system and gets them back page by page; the
+    largest allocation freed so far determines from which size on.
     """
     none = None if separate_storage else lse.new_empty(0)
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
@@ -40,8 +40,33 @@ def empty_gradients(
     return gradients
 
 
+def gradient_sums(q: Tensor, k: Tensor, needs: Needs) -> dict[str, Tensor]:
+    """Return zeros in float64 for the gradients in `needs` that kernels write with the axes `sums`."""
+    sizes = {"batch": q.shape[0], "heads": q.shape[1], "queries": q.shape[2], "keys": k.shape[2]}
+    return {
+        name: q.new_zeros([sizes[axis] for axis in axes], dtype=torch.float64)
+        for name in LEARNED
+        if name in needs and (axes := TENSORS[name].sums)
+    }
+
+
+def copy_sums(sums: dict[str, Tensor], gradients: Gradients) -> None:
+    """Write the gradients whose sums are complete. Each is the sum over the axes that its argument shares or lacks."""
+    for name, total in sums.items():
+        gradient, argument = gradients[name], TENSORS[name]
+        axes = [axis.name for axis in argument.axes]
+        for n, axis in reversed(list(enumerate(argument.sums))):
+            if axis not in axes:
+                total = total.sum(n)
+            elif gradient.shape[axes.index(axis)] != total.shape[n]:
+                total = total.sum(n, keepdim=True)
+        gradient.copy_(total)
+
+
 def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:
-    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without elements."""
+    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without
+    elements.
+    """
     if needed and x is not None:
         return x.new_empty(x.shape)
     return (lse if x is None else x).new_empty(0) if none is None else none

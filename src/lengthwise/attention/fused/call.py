@@ -4,9 +4,9 @@ A test compares the header with the list of arguments. After a change of the lis
 
     python -c "from lengthwise.attention.fused import call; call.HEADER.write_text(call.header())"
 
-The structure holds only pointers, 64-bit integers and doubles, so it has no padding. If an axis has a size that does not follow
-from q and k, this size is a field. An axis that may have size 1 has a field for each tensor: `table_heads` is 1 or the number of
-heads.
+The structure holds only pointers, 64-bit integers and doubles, so it has no padding. If an axis has a size that does
+not follow from q and k, this size is a field. An axis that may have size 1 has a field for each tensor: `table_heads`
+is 1 or the number of heads.
 """
 
 import ctypes

@@ -15,7 +15,7 @@ from lengthwise.attention.fused.arguments import (
     Needs,
     names_for,
 )
-from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.buffers import compute_dtype, copy_sums, empty_gradients, gradient_sums, like_heads
 from lengthwise.attention.fused.call import Call, View
 from lengthwise.native import loaded, openmp, unsupported_reason
 from lengthwise.values import ConfigError
@@ -108,29 +108,13 @@ def backward(
     call = _new_call(q, k, v, out, lse, arguments)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = (_view(gradients[name]) for name in "qkv")
-    sums = {}
+    sums = gradient_sums(q, k, needs)
     for name in LEARNED:
         if name in needs:
-            gradient = gradients[name]
-            if axes := TENSORS[name].sums:
-                gradient = sums[name] = q.new_zeros([getattr(call, axis) for axis in axes], dtype=torch.float64)
-            setattr(call, f"grad_{name}", gradient.data_ptr())
+            setattr(call, f"grad_{name}", sums.get(name, gradients[name]).data_ptr())
     _run(call)
-    for name, total in sums.items():
-        gradients[name].copy_(_summed(total, name, gradients[name]))
+    copy_sums(sums, gradients)
     return gradients
-
-
-def _summed(total: Tensor, name: str, gradient: Tensor) -> Tensor:
-    """Return the sum of a gradient that has every entry of the axes in `sums`, in the shape of the argument."""
-    argument = TENSORS[name]
-    axes = [axis.name for axis in argument.axes]
-    for n, axis in reversed(list(enumerate(argument.sums))):
-        if axis not in axes:
-            total = total.sum(n)
-        elif gradient.shape[axes.index(axis)] != total.shape[n]:
-            total = total.sum(n, keepdim=True)
-    return total
 
 
 def statistics(
@@ -145,9 +129,9 @@ def statistics(
 ) -> Tensor:
     """Return statistics of the weights of every query, [b, h, i, bins + 3] in float64.
 
-    They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the query's
-    document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before each key; None
-    if that is its index.
+    They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the
+    query's document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before
+    each key; None if that is its index.
     """
     q, k, edges = _contiguous_tokens(q), _contiguous_tokens(k), edges.contiguous()
     result = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)

@@ -3,21 +3,15 @@
     out, lse = attend(q, k, v, Arguments(...))
     out, lse = torch.ops.lengthwise.attention(q, k, v, *Arguments(...))
 
-The logit of query i and key j in head h is
+The logit of query i and key j in head h is scale <q_i, k_j> plus the biases among the arguments, and q and k are
+rotated first. arguments.py declares the arguments, with their formulas, shapes and dtypes.
 
-    scale <q_i, k_j>  +  table[h, distance - table_first]  +  slope[h, s] x + intercept[h, s]
-                      +  rows[b, h, i, distance - rows_first]  +  <content_i, key_vectors[h, distance - key_vectors_first]>
-                      +  prefix_sum[b, h, own key of i] - prefix_sum[b, h, j]
+q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16
+or float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the
+backward pass.
 
-with x = distance_feature[distance] query_scale[i], and s the number of knots <= x. A distance past either end of a table takes the
-nearest entry. exp(sink[h]) may be added to the denominator of the softmax. The value of key j is v_j + value_vectors[h, distance -
-value_vectors_first]. q and k are rotated first. arguments.py declares the arguments with their shapes and dtypes.
-
-q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
-float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
-
-Gradients reach q, k, v and every argument that is declared as learned; there is no second derivative. The operator works under
-`torch.compile`. Results are the same at every call on one device, for any number of threads.
+Gradients reach q, k, v and every argument that is declared as learned; there is no second derivative. The operator
+works under `torch.compile`. Results are the same at every call on one device, for any number of threads.
 """
 
 from collections.abc import Callable
@@ -67,8 +61,8 @@ def on_gpu(q: Tensor) -> bool:
 def _without_padding(arguments: Arguments) -> Arguments:
     """Return the arguments without the segments behind knots at infinity.
 
-    A compiled graph pads the segments to a fixed number; no x reaches the padding. Few padded segments do no harm and are
-    left. If there can be many, counting the finite knots waits for the device.
+    A compiled graph pads the segments to a fixed number; no x reaches the padding. Few padded segments do no harm and
+    are left. If there can be many, counting the finite knots waits for the device.
     """
     slope, intercept, knots = arguments.slope, arguments.intercept, arguments.knots
     if slope is None or intercept is None or knots is None:

@@ -16,7 +16,9 @@ def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
+    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a
+    decoding loop.
+    """
     if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
         return compute()
     if key not in term.derived:
@@ -27,14 +29,17 @@ def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callab
 def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
     """Return the terms that the kernels take as one thing; see `Term.kernel`.
 
-    "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query vector": a vector
-    that is added to q. "arguments": the term's own tensors, which the kernels read as they are (`tensor_arguments`).
+    "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query
+    vector": a vector that is added to q. "arguments": the term's own tensors, which the kernels read as they are
+    (`tensor_arguments`).
     """
     return [term for term in modifiers.terms if term.kernel == kernel]
 
 
 def combined_vectors(terms: list[VectorBias], dtype: torch.dtype, scale: float) -> tuple[Tensor | None, int]:
-    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
+    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first
+    distance.
+    """
     if not terms:
         return None, 0
     term = terms[0]

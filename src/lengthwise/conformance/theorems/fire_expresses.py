@@ -1,7 +1,7 @@
 """FIRE's Theorem 3.1: FIRE can equal T5, ALiBi, KERPLE or Sandwich exactly, up to any length that is chosen beforehand.
 
-The constructions set the threshold to that length, L = bound. Then the denominator is ψ(L) for every query up to it, and
-FIRE depends only on the distance d:
+The constructions set the threshold to that length, L = bound. Then the denominator is ψ(L) for every query up to it,
+and FIRE depends only on the distance d:
 
     ALiBi          ψ(x) = x                f(x) = -m L x
     KERPLE, log    ψ(x) = ln(1 + r2 x)     f(x) = -r1 ln(1 + r2 L) x
@@ -11,8 +11,8 @@ FIRE depends only on the distance d:
 
 with m, r1, r2, E of one head. FIRE has a single c for all heads, so every head is a FIRE of its own.
 
-The bias is compared as the MLP computes it. If the construction is a plain `FIRE` (ALiBi; KERPLE, log), attention with it is
-compared too, on every backend that supports it. This tests the linear segments that models and `attend` use.
+The bias is compared as the MLP computes it. If the construction is a plain `FIRE` (ALiBi; KERPLE, log), attention with
+it is compared too, on every backend that supports it. This tests the linear segments that models and `attend` use.
 """
 
 from collections.abc import Iterable, Iterator
@@ -155,8 +155,8 @@ def _fill(fire: F, *layers: Layer) -> F:
 def difference(fire: FIRE, table: Float[Tensor, " n"], bound: int) -> float:
     """Return the largest |b(i, j) - table[i - j]| of a one-head FIRE over all pairs j <= i <= bound.
 
-    The coordinate is computed for every pair. f is evaluated for every distance of the last query, and otherwise only for
-    pairs whose coordinate differs from the last query's at that distance.
+    The coordinate is computed for every pair. f is evaluated for every distance of the last query, and otherwise only
+    for pairs whose coordinate differs from the last query's at that distance.
     """
     distance = torch.arange(bound + 1)
     last = fire.coordinate(torch.tensor(bound), bound - distance)
@@ -176,7 +176,8 @@ def rounding(fire: FIRE) -> float:
     """Return the bound on the rounding error of f and of the bias that it is compared with, together, in float64.
 
     The bound is relative to the sizes that f's last layer adds up. One operation has a relative error of EPS/2, and a
-    library function such as a logarithm EPS. `lost` is the error of the last layer's inputs, `other` that of the other bias:
+    library function such as a logarithm EPS. `lost` is the error of the last layer's inputs, `other` that of the other
+    bias:
 
         linear     one division; with ψ = ln(1 + c d) ψ(d) and ψ(L) as well, twice each; other: a product, and the weight
         steps      nothing: d / L and s_k / L are rounded alike, so that x >= s_k / L exactly where d >= s_k; other: the jumps
@@ -184,8 +185,8 @@ def rounding(fire: FIRE) -> float:
                    other: a sum of n squared sines, each of them off by 2 EPS
         a power    x^r by r times what x loses, and itself; other: d^r, L^r and two products
 
-    The last layer multiplies n of these and adds them to its own bias. Products with 0 and 1 are exact. A sum of some of the
-    jumps is at most the sum of all upward jumps, or of all downward jumps.
+    The last layer multiplies n of these and adds them to its own bias. Products with 0 and 1 are exact. A sum of some
+    of the jumps is at most the sum of all upward jumps, or of all downward jumps.
     """
     layers = cast(list[nn.Linear], list(fire.layers))
     first, last, bias = layers[0].weight.abs()[:, 0], layers[-1].weight[0], layers[-1].bias
@@ -223,15 +224,18 @@ def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str)
             head = slice(h, h + 1)
             actual = attend(q[:, head], k[:, head], v[:, head], fire, tokens=info, backend=backend)
             layer = cast(nn.Linear, fire.layers[-1])
-            # The error of the bias as above and of slope · x + intercept, and that of the logits' sums on both sides. A weight
-            # has twice that as relative error, and the sums of weights and values are rounded once for every key.
+            # The error of the bias as above and of slope · x + intercept, and that of the logits' sums on both sides. A
+            # weight has twice that as relative error, and the sums of weights and values are rounded once for every
+            # key.
             lost = rounding(fire) + 4 * EPS * float(layer.weight.abs().sum() + layer.bias.abs().sum())
             lost += 2 * (HEAD_DIM + 2) * EPS * scaled
             yield float((actual - expected[:, head]).abs().max()), (2 * lost + 2 * n * EPS) * largest
 
 
 def subjects(make: type[PositionEncoding]) -> Iterator[DistanceBias]:
-    """Yield an instance for every changed setting, with parameters far from their initial values, some past their bounds."""
+    """Yield an instance for every changed setting, with parameters far from their initial values, some past their
+    bounds.
+    """
     cases = EncodingCase.of(make).variants()
     if make is T5:  # the FIRE paper's baseline, and buckets for far keys
         cases.append(EncodingCase(T5, (("num_buckets", 64), ("max_distance", 2048))))

@@ -1,15 +1,15 @@
 """The NoPE paper's Theorem 1: without position encoding, the first layer of a causal decoder can compute positions.
 
-An ordinary `Decoder` is built, and its first block gets the weights of the proof. As in the paper, positions t = 1, 2, ...
-and dimensions are counted from 1. The first token is `<bos>`:
+An ordinary `Decoder` is built, and its first block gets the weights of the proof. As in the paper, positions t = 1, 2,
+... and dimensions are counted from 1. The first token is `<bos>`:
 
     embeddings   dim 1 is 1 for every token; dim 2 is 1 for <bos> and 0 for all others; dim 3 is 0; the rest is content
     W_K          every row [1, 0, 0, ...]: all keys are equal, for any queries (W_Q is random here)
     W_V          row 1 is [0, 1, 0, ...]: the value of <bos> is 1, of all others 0
     W_O          the entry (3, 1) is 1
 
-Attention is uniform, so dim 3 becomes 1/t. The paper does not give the weights of the MLP. Here 1/t -> t is a sum of relus
-with kinks at 1/s,
+Attention is uniform, so dim 3 becomes 1/t. The paper does not give the weights of the MLP. Here 1/t -> t is a sum of
+relus with kinks at 1/s,
 
     t = 1 + Σ_{s=1}^{bound-1} 2s · relu(1/s - 1/t)        for t <= bound
 
@@ -40,7 +40,9 @@ ONE, FIRST, PLACE, CONTENT = 0, 1, 2, slice(3, None)  # the dims 1, 2, 3 and the
 
 
 def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int = 0) -> Decoder:
-    """Return a decoder without position encoding and norms, in float64, with the embeddings and first block of the proof."""
+    """Return a decoder without position encoding and norms, in float64, with the embeddings and first block of the
+    proof.
+    """
     config = ModelConfig(
         d_model=WIDTH, num_layers=num_layers, num_heads=HEADS, d_ff=bound + 1, mlp="relu", bias=False, t5_scaling=True
     )
@@ -110,7 +112,9 @@ def stages(model: Decoder, ids: Int[Tensor, "b t"]) -> dict[str, Float[Tensor, "
 
 
 def compare(model: Decoder, bound: int) -> Iterator[Result]:
-    """Compare dim 3 after the first attention with 1/t, and the state after the first block with (1, [t=1], t, content)."""
+    """Compare dim 3 after the first attention with 1/t, and the state after the first block with (1, [t=1], t,
+    content).
+    """
     inverse, state = [], []
     lengths = [n for n in LENGTHS if n <= bound]
     for length in lengths:

@@ -5,11 +5,12 @@ The states are (1, [t=1], t, content), as Theorem 1 computes them. The first two
     W_Q   [1, 0,  0, 0, ...]        W_K   [0, 0, 1, 0, ...]
           [0, 0, -1, 0, ...]              [1, 0, 0, 0, ...]
 
-so q_t = [1, -t, ...], k_i = [i, 1, ...], and <q_t, k_i> = <content of q_t, content of k_i> - (t - i): ALiBi with slope 1.
-(The paper prints W_V for the second matrix, eq. 29, and uses it as W_K, eq. 32. As W_V it does not have this effect.)
+so q_t = [1, -t, ...], k_i = [i, 1, ...], and <q_t, k_i> = <content of q_t, content of k_i> - (t - i): ALiBi with slope
+1. (The paper prints W_V for the second matrix, eq. 29, and uses it as W_K, eq. 32. As W_V it does not have this
+effect.)
 
-The decoder has two blocks. The first is that of Theorem 1. The second has these rows, and its other rows read only content.
-It is compared on sequences of token IDs with attention on content that is taken directly from the embeddings.
+The decoder has two blocks. The first is that of Theorem 1. The second has these rows, and its other rows read only
+content. It is compared on sequences of token IDs with attention on content that is taken directly from the embeddings.
 """
 
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ def set_relative_weights(block: Block) -> None:
 
 @torch.no_grad()
 def compare(model: Decoder, bound: int) -> Iterator[Result]:
-    """Compare the second block's logits with content - (t - i), and its attention with content under the bias -(t - i)."""
+    """Compare the second block's logits with content - (t - i), and its attention with content under the
+    bias -(t - i).
+    """
     block = blocks(model)[1]
     lengths = [n for n in LENGTHS if n <= bound]
     logits, out = [], []
@@ -74,14 +77,14 @@ def compare(model: Decoder, bound: int) -> Iterator[Result]:
         visible = (t[:, None] >= t).expand_as(expected)
         relative = attend(content_q, content_k, v, MinusDistance(num_heads=HEADS), scale=1.0, backend="reference")
         expected_out = block.out(relative.transpose(1, 2).flatten(2))
-        # Both positions have the error of Theorem 1's block, up to its bound. Each of the head_dim products and additions of
-        # a logit is rounded by half an EPS, on both sides.
+        # Both positions have the error of Theorem 1's block, up to its bound. Each of the head_dim products and
+        # additions of a logit is rounded by half an EPS, on both sides.
         position_error = float((outputs["0"][..., PLACE] - t - 1).abs().max())
         position_error = min(position_error, nope_absolute.position_error_allowed(length))
         allowed = 2 * position_error + 2 * block.head_dim * EPS * float((q.abs() @ k.abs().mT)[visible].max())
         logits.append((float((q @ k.mT - expected)[visible].abs().max()), allowed))
-        # A weight has the relative error 2 · allowed. Sums of weights and of values over all keys are rounded, on both sides.
-        # `size` bounds the output of W_O, which rounds each of its WIDTH products and sums.
+        # A weight has the relative error 2 · allowed. Sums of weights and of values over all keys are rounded, on both
+        # sides. `size` bounds the output of W_O, which rounds each of its WIDTH products and sums.
         size = float((block.out.weight.abs() @ v.abs().amax((0, 2)).flatten()).max())
         error = float((outputs["attention 1"] - expected_out).abs().max())
         out.append((error, (2 * allowed + 2 * (length + WIDTH) * EPS) * size))

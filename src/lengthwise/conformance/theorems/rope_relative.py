@@ -4,8 +4,8 @@ It is checked for every rotary encoding that declares itself shift invariant and
 with its default settings and with each of them changed. Keys are at or before the query (xPos multiplies by ζ^(m - n),
 which grows without bound for keys after it).
 
-An encoding that rotates nothing would pass. So the same q and k must also give different products at different distances,
-by far more than rounding. The result states by how much.
+An encoding that rotates nothing would pass. So the same q and k must also give different products at different
+distances, by far more than rounding. The result states by how much.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,9 @@ def rotary() -> list[type[PositionEncoding]]:
 
 @torch.no_grad()
 def change(case: EncodingCase) -> float:
-    """Return the largest difference of products of the same q and k at different distances, as a fraction of |q| |k|."""
+    """Return the largest difference of products of the same q and k at different distances, as a fraction
+    of |q| |k|.
+    """
     q, k = numbers(333, 64, 1, 1, HEAD_DIM), numbers(334, 64, 1, 1, HEAD_DIM)
     positions = torch.arange(DISTANCES)[None]
     rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation
@@ -46,7 +48,9 @@ def change(case: EncodingCase) -> float:
 
 @torch.no_grad()
 def difference(case: EncodingCase) -> tuple[float, float]:
-    """Return the largest change of a product by a shift, over random q, k, positions and shifts, and the allowed change."""
+    """Return the largest change of a product by a shift, over random q, k, positions and shifts, and the allowed
+    change.
+    """
     encoding = case.build()
     top = FURTHEST if encoding.max_length is None else encoding.max_length - 1
     # Three sorted numbers are the positions of the key, the query, and the shifted query.

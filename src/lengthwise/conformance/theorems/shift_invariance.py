@@ -1,8 +1,9 @@
 """Shift invariance: adding the same number to all positions does not change the output of a layer or a 2-layer model.
 
-It is checked for every encoding that declares it and does not depend on the current length, with its default settings and
-with each of them changed. The conformance suite asks the same question (`causality.py`); here the difference is reported.
-If an encoding declares that it is not invariant with some setting (DAPE on FIRE), a shift has to change the output.
+It is checked for every encoding that declares it and does not depend on the current length, with its default settings
+and with each of them changed. The conformance suite asks the same question (`causality.py`); here the difference is
+reported. If an encoding declares that it is not invariant with some setting (DAPE on FIRE), a shift has to change the
+output.
 """
 
 from collections.abc import Iterator
@@ -28,12 +29,13 @@ def invariant() -> list[type[PositionEncoding]]:
 def allowed(case: EncodingCase, shift: int) -> float:
     """Return the rounding error that a shift may cause: 0 if positions enter only as distances, or not at all.
 
-    A rotation's angles are products of a position and a frequency, each with a relative rounding error of EPS / 2. There are
-    two of them before the shift and two after it. So the error of a logit has three parts. The angles contribute, for each
-    pair of dimensions, their error times the norms of q and k in that pair. The rotation itself contributes a few EPS of the
-    same product, for q and for k. The products and their sum contribute EPS / 2 of all of them for each dimension. The
-    error of the output is twice the mean of that over a query's keys, times the largest value, plus that of sums over keys.
-    This bound is computed for the layer. The model has two layers, with smaller queries, keys and values.
+    A rotation's angles are products of a position and a frequency, each with a relative rounding error of EPS / 2.
+    There are two of them before the shift and two after it. So the error of a logit has three parts. The angles
+    contribute, for each pair of dimensions, their error times the norms of q and k in that pair. The rotation itself
+    contributes a few EPS of the same product, for q and for k. The products and their sum contribute EPS / 2 of all of
+    them for each dimension. The error of the output is twice the mean of that over a query's keys, times the largest
+    value, plus that of sums over keys. This bound is computed for the layer. The model has two layers, with smaller
+    queries, keys and values.
     """
     encoding = case.build()
     positions = torch.arange(COUNT)[None] ** 2 + shift

@@ -23,8 +23,8 @@ SOURCES: tuple[type[Source], ...] = (
 def open_source(text: str, options: SourceOptions) -> Source:
     """Return the source that a text names. Raise `ConfigError` if there is none.
 
-    The name of a ready configuration (`CATALOG`) stands for a dataset of the hub, unless a file or folder has this name. The
-    configuration provides the fields, if the options have their defaults.
+    The name of a ready configuration (`CATALOG`) stands for a dataset of the hub, unless a file or folder has this
+    name. The configuration provides the fields, if the options have their defaults.
     """
     if (published := CATALOG.get(text)) and not Path(text).exists():
         field = published.field if options.field == SourceOptions.field else options.field

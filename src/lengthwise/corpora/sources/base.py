@@ -33,9 +33,9 @@ Record = Document | Invalid
 class SourceOptions:
     """How the documents of a source are found.
 
-    `field`: the field of a record that contains the text; `meta.text` is the field `text` of the object `meta`. `origin`: a field
-    whose value groups documents, which are then in the same split; without it, every record is its own group. `glob`: the files
-    of a folder. `split`: the split of a Hugging Face dataset.
+    `field`: the field of a record that contains the text; `meta.text` is the field `text` of the object `meta`.
+    `origin`: a field whose value groups documents, which are then in the same split; without it, every record is its
+    own group. `glob`: the files of a folder. `split`: the split of a Hugging Face dataset.
     """
 
     field: str = "text"
@@ -46,7 +46,9 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of one file: bytes, row groups or shards, as the file's format counts. The name is relative to the source."""
+    """A range of one file: bytes, row groups or shards, as the file's format counts. The name is relative to the
+    source.
+    """
 
     file: str
     start: int
@@ -57,15 +59,17 @@ Part = tuple[Piece, ...]
 
 
 def part_bytes(size: int) -> int:
-    """Return the size of the parts of a source of this size: a power of two, which a small change of the source rarely changes."""
+    """Return the size of the parts of a source of this size: a power of two, which a small change of the source rarely
+    changes.
+    """
     return min(max(1 << (size // PARTS).bit_length(), MIN_PART), MAX_PART)
 
 
 class Source(ABC):
     """Documents in a fixed order, divided into parts that can be read independently. It can be sent to other processes.
 
-    `name`: for messages and manifests; it contains no folder of this machine. `folder`: a folder in which every new file would
-    become a part of the source, or None.
+    `name`: for messages and manifests; it contains no folder of this machine. `folder`: a folder in which every new
+    file would become a part of the source, or None.
     """
 
     form: ClassVar[str]  # how users write the name of such a source

@@ -32,17 +32,19 @@ def suffix_of(name: str) -> str:
     return path.with_suffix("").suffix if is_compressed(name) else path.suffix
 
 
-def pieces(path: Path, name: str, size: int, part: int) -> list[tuple[Piece, int]]:
-    """Return ranges of a file that can be read independently, each with its size in bytes: about `part`, if possible.
+def pieces(path: Path, name: str, size: int, piece_bytes: int) -> list[tuple[Piece, int]]:
+    """Return ranges of a file that can be read independently, each with its size in bytes: about `piece_bytes`, if
+    possible.
 
-    They are ranges of bytes of JSON lines that are not compressed, row groups of a parquet file, and all of any other file.
+    They are ranges of bytes of JSON lines that are not compressed, row groups of a parquet file, and all of any other
+    file.
     """
     if suffix_of(name) == PARQUET:
         groups = row_groups(path)
         return [(Piece(name, n, n + 1), size // groups) for n in range(groups)]
     if suffix_of(name) in JSON_LINES and not is_compressed(name):
-        starts = range(0, max(size, 1), part)
-        return [(Piece(name, n, min(n + part, size)), min(part, size - n)) for n in starts]
+        starts = range(0, max(size, 1), piece_bytes)
+        return [(Piece(name, n, min(n + piece_bytes, size)), min(piece_bytes, size - n)) for n in starts]
     return [(Piece(name, 0, size), size)]
 
 

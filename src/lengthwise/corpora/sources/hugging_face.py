@@ -22,11 +22,12 @@ THREADS_END = (
 
 
 class HuggingFaceSource(Source):
-    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER[:CONFIGURATION]`, a copy of one; or `hf:FOLDER`, what
-    `save_to_disk` wrote.
+    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER[:CONFIGURATION]`, a copy of one; or
+    `hf:FOLDER`, what `save_to_disk` wrote.
 
-    A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the network. Each
-    shard of the stream, which is a file of the dataset, is a part. `datasets` no longer runs code of a dataset.
+    A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the
+    network. Each shard of the stream, which is a file of the dataset, is a part. `datasets` no longer runs code of a
+    dataset.
     """
 
     form = "hf:NAME[:CONFIGURATION]"
@@ -101,7 +102,8 @@ class HuggingFaceSource(Source):
                 for field, column in zip(fields, columns, strict=True):
                     if column not in names:
                         raise ConfigError(
-                            f"{self.name} has no field {field!r}{near_miss(field, names)}; its fields are: {', '.join(names)}"
+                            f"{self.name} has no field {field!r}{near_miss(field, names)}; its fields are: "
+                            f"{', '.join(names)}"
                         )
                 stream = stream.select_columns(list(dict.fromkeys(columns)))
             self._stream = stream
@@ -144,8 +146,8 @@ class HuggingFaceSource(Source):
         text = " ".join(str(error).split())[:300]
         advice = "" if self.folder else f", or download it: {_download(self.dataset)}"
         return ConfigError(
-            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and "
-            f"split{advice}"
+            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration "
+            f"and split{advice}"
         )
 
 

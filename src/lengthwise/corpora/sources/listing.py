@@ -18,7 +18,7 @@ def list_files(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[in
                 folders[:] = [name for name in folders if not name.startswith(".")]
         for file in folder.glob(glob):
             name = file.relative_to(folder).as_posix()
-            if not any(part.startswith(".") for part in name.split("/")) and file.is_file():
+            if not any(component.startswith(".") for component in name.split("/")) and file.is_file():
                 signatures[name] = signature(file.stat())
     except (ValueError, NotImplementedError, IndexError) as error:
         raise ConfigError(f"the glob {glob!r} is invalid in {folder}: {error}; write one like '**/*.txt'") from error

@@ -35,7 +35,9 @@ def numbered_lines(file: IO[bytes], name: str, start: int = 0) -> Iterator[tuple
 
 
 def json_row(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for anything else."""
+    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for
+    anything else.
+    """
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -63,8 +65,8 @@ def parquet_rows(
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield the number of each row, from 1, and the row; None if a string in it is not UTF-8.
 
-    `fields`: those to read; by default all. `groups`: the row groups to read; by default all. Raise `ConfigError` for a damaged
-    file, and for one without the column of a field.
+    `fields`: those to read; by default all. `groups`: the row groups to read; by default all. Raise `ConfigError` for a
+    damaged file, and for one without the column of a field.
     """
     with _open_parquet(path) as file:
         groups = range(file.metadata.num_row_groups) if groups is None else groups

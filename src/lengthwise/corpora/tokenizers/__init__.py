@@ -12,8 +12,8 @@ TOKENIZERS: tuple[type[Tokenizer], ...] = (ByteTokenizer, FileTokenizer)  # the 
 def open_tokenizer(name: str) -> Tokenizer:
     """Return the tokenizer of a name: "bytes", a file tokenizer.json, or a folder that contains one.
 
-    Raise `ConfigError` for any other name, and for a file that is not a tokenizer. The name "bpe:SIZE" stands for a tokenizer that
-    is trained on a corpus, so it cannot be opened (see `train`).
+    Raise `ConfigError` for any other name, and for a file that is not a tokenizer. The name "bpe:SIZE" stands for a
+    tokenizer that is trained on a corpus, so it cannot be opened (see `train`).
     """
     if trained_size(name) is not None:
         raise ConfigError(

@@ -15,11 +15,12 @@ TokenArray = NDArray[np.unsignedinteger]
 class Tokenizer(ABC):
     """A function from documents to token IDs.
 
-    `name`: for messages. `sha256`: identifies what the tokenizer computes; two tokenizers with the same hash give the same tokens.
+    `name`: for messages. `sha256`: identifies what the tokenizer computes; two tokenizers with the same hash give the
+    same tokens.
 
-    `bos`: the ID that stands before the first token of a sequence. It is the tokenizer's own one if it has one, and otherwise the
-    number after its last token. `encode` never returns it. `eos`: the tokenizer's ID for the end of a sequence, or None if it has
-    none; then `bos` can mark a boundary, as the only special token of GPT-2 does.
+    `bos`: the ID that stands before the first token of a sequence. It is the tokenizer's own one if it has one, and
+    otherwise the number after its last token. `encode` never returns it. `eos`: the tokenizer's ID for the end of a
+    sequence, or None if it has none; then `bos` can mark a boundary, as the only special token of GPT-2 does.
 
     `vocab_size`: the number of IDs 0, 1, ..., with `bos`. It is the smallest size of a model's embedding.
     """
@@ -76,8 +77,8 @@ class NotText(ConfigError):
 
     def __init__(self, index: int, error: UnicodeDecodeError):
         super().__init__(
-            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start:,}); convert it, leave it out, "
-            "or use the tokenizer bytes"
+            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start:,}); convert it, "
+            "leave it out, or use the tokenizer bytes"
         )
         self.index = index
 

@@ -24,11 +24,12 @@ EOS_NAMES = ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "[SEP]")
 class FileTokenizer(Tokenizer):
     """A tokenizer.json, or a folder with one, as `save_pretrained` of transformers writes it.
 
-    The special tokens `bos` and `eos` are those of tokenizer_config.json in the same folder. Without that file they are the
-    special tokens with a usual name, such as `<s>`. A document that contains the name of a special token is split like any
-    other text, so that no document can contain a special token. Truncation and padding, which the file may declare, are off, and
-    so is a post-processor, which would add special tokens. A document of more than 4 million characters is encoded in pieces, cut
-    after a line break if possible, so that memory stays bounded; a token never spans a cut.
+    The special tokens `bos` and `eos` are those of tokenizer_config.json in the same folder. Without that file they are
+    the special tokens with a usual name, such as `<s>`. A document that contains the name of a special token is split
+    like any other text, so that no document can contain a special token. Truncation and padding, which the file may
+    declare, are off, and so is a post-processor, which would add special tokens. A document of more than 4 million
+    characters is encoded in pieces, cut after a line break if possible, so that memory stays bounded; a token never
+    spans a cut.
 
     Source of the format: https://github.com/huggingface/tokenizers, version 0.23.
     """

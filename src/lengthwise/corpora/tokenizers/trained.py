@@ -15,7 +15,9 @@ MIN_FREQUENCY = 2  # of a pair of tokens that becomes a token
 
 
 def trained_size(name: str) -> int | None:
-    """Return the size of a tokenizer `bpe:SIZE`, or None for any other name. Raise `ConfigError` for an impossible size."""
+    """Return the size of a tokenizer `bpe:SIZE`, or None for any other name. Raise `ConfigError` for an impossible
+    size.
+    """
     if not name.startswith(PREFIX):
         return None
     text = name.removeprefix(PREFIX).replace("_", "")
@@ -29,11 +31,12 @@ def trained_size(name: str) -> int | None:
 def train(documents: Iterable[bytes], size: int) -> FileTokenizer:
     """Return a byte-level BPE tokenizer of at most `size` token IDs, trained by the package `tokenizers`.
 
-    It has the 256 bytes, `<|endoftext|>`, and the most frequent merges of pairs that occur at least twice; a small text may have
-    too few of them. Text is first divided by the regular expression of GPT-2. The same documents give the same tokenizer.
+    It has the 256 bytes, `<|endoftext|>`, and the most frequent merges of pairs that occur at least twice; a small text
+    may have too few of them. Text is first divided by the regular expression of GPT-2. The same documents give the same
+    tokenizer.
 
-    Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"; Radford et al. 2019, "Language
-    Models are Unsupervised Multitask Learners", section 2.2, for bytes.
+    Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"; Radford et al. 2019,
+    "Language Models are Unsupervised Multitask Learners", section 2.2, for bytes.
     """
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -19,8 +19,8 @@ DEMO = "demo"
 def glue_average(scores: Mapping[str, float]) -> float:
     """Return the average over GLUE and SuperGLUE: the plain mean of the scores of the 15 data sets, by name.
 
-    The score of a data set with two metrics is their mean, and MNLI's is that of its matched and mismatched examples. RTE, which is
-    in both benchmarks, counts once.
+    The score of a data set with two metrics is their mean, and MNLI's is that of its matched and mismatched examples.
+    RTE, which is in both benchmarks, counts once.
     """
     return average("GLUE and SuperGLUE", NAMES, scores)
 
@@ -33,8 +33,8 @@ def datasets(names: str) -> tuple[GlueDataset, ...]:
     for name in chosen:
         if name not in NAMES:
             raise ConfigError(
-                f"GLUE and SuperGLUE have no data set {name!r}{near_miss(name, (*NAMES, ALL))}; available: {ALL}, or some of "
-                f"{'+'.join(NAMES)}"
+                f"GLUE and SuperGLUE have no data set {name!r}{near_miss(name, (*NAMES, ALL))}; available: {ALL}, or "
+                f"some of {'+'.join(NAMES)}"
             )
         if chosen.count(name) > 1:
             raise ConfigError(f"the data set {name} is given {chosen.count(name)} times; give it once")
@@ -59,8 +59,8 @@ def open_examples(names: str, path: str) -> GlueExamples:
     """Return the examples of the data sets `names` (see `datasets`), for the test those of the validation files.
 
     `path`: a folder with a folder for each data set (see `files.find`), or "demo" for invented rows. The rows have the
-    columns of nyu-mll/glue and of super_glue on the hub, or those of SuperGLUE's own files. Raise `ConfigError`, with file and row,
-    for anything else.
+    columns of nyu-mll/glue and of super_glue on the hub, or those of SuperGLUE's own files. Raise `ConfigError`, with
+    file and row, for anything else.
     """
     chosen = datasets(names)
     loaded = [_demo(dataset) if path == DEMO else _opened(dataset, path) for dataset in chosen]

@@ -14,8 +14,8 @@ SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
 def find(path: str, folders: Sequence[str], stems: Sequence[str]) -> list[Path]:
     """Return the files of one split of a data set. `folders`: the names of its folder. `stems`: those of the split.
 
-    They are STEM.jsonl, STEM.parquet, STEM-00000-of-00001.parquet or STEM/0000.parquet in a folder. Raise `ConfigError` if there
-    are none, or not all of several parquet files.
+    They are STEM.jsonl, STEM.parquet, STEM-00000-of-00001.parquet or STEM/0000.parquet in a folder. Raise `ConfigError`
+    if there are none, or not all of several parquet files.
     """
     root = Path(path)
     if not root.is_dir():
@@ -42,7 +42,9 @@ def _require_all_shards(files: list[Path]) -> None:
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for a file that cannot be read."""
+    """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for a file that
+    cannot be read.
+    """
     if path.suffix == ".parquet":
         for number, row in parquet_rows(path):
             if row is None:

@@ -20,11 +20,12 @@ HIGHLIGHT = "\n@highlight\n"  # between the sentences of a passage of ReCoRD
 class GlueDataset:
     """A data set of GLUE or SuperGLUE.
 
-    `name`: as in T5's inputs. `folders`: names of its folder. `columns`: the columns of the input in their order; if there are
-    several lists, the first one that a row has. `labels`: the texts of labels 0, 1, ...; empty if labels are no classes.
-    `tests`: the names of its validation files, which are the test, because the published test files have no labels; the names of
-    one file are alternatives. `convert`: the examples of a row, where they are more than columns and a label. `flatten`: the rows
-    of a nested row, as SuperGLUE's own files have them.
+    `name`: as in T5's inputs. `folders`: names of its folder. `columns`: the columns of the input in their order; if
+    there are several lists, the first one that a row has. `labels`: the texts of labels 0, 1, ...; empty if labels are
+    no classes.
+    `tests`: the names of its validation files, which are the test, because the published test files have no labels; the
+    names of one file are alternatives. `convert`: the examples of a row, where they are more than columns and a label.
+    `flatten`: the rows of a nested row, as SuperGLUE's own files have them.
     """
 
     name: str
@@ -37,7 +38,9 @@ class GlueDataset:
     flatten: Callable[[Row], Iterator[Row]] | None = None
 
     def examples(self, row: Row, train: bool, test: int = 0) -> list[Example]:
-        """Return the examples of a row. `test`: the number of the file in `tests`. Raise `ConfigError` for an invalid row."""
+        """Return the examples of a row. `test`: the number of the file in `tests`. Raise `ConfigError` for an invalid
+        row.
+        """
         rows = [row] if self.flatten is None else self.flatten(row)
         convert = self.convert or plain
         examples = [example for each in rows for example in convert(self, each, train)]
@@ -54,7 +57,9 @@ class GlueDataset:
         return " ".join([self.name, *(f"{name}: {text_field(row, name)}" for name in columns)])
 
     def label(self, row: Row) -> str:
-        """Return the text of a row's label, which is a number, a boolean or a text. Raise `ConfigError` if it is missing."""
+        """Return the text of a row's label, which is a number, a boolean or a text. Raise `ConfigError` if it is
+        missing.
+        """
         if "label" not in row:
             raise ConfigError(f"{NO_LABEL} (its fields are: {', '.join(map(str, row))[:200]})")
         value = row["label"]
@@ -75,7 +80,9 @@ def plain(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def stsb(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
-    """A number from 0 to 5 as its text. It is rounded to a multiple of 0.2 for training, as in T5, and exact in the test."""
+    """A number from 0 to 5 as its text. It is rounded to a multiple of 0.2 for training, as in T5, and exact in the
+    test.
+    """
     value = row.get("label")
     if value is None or value == -1:
         raise ConfigError(NO_LABEL)
@@ -96,7 +103,9 @@ def multirc(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def record(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
-    """A passage with a gap. In training each accepted entity is an example, as in T5; in the test they are its references."""
+    """A passage with a gap. In training each accepted entity is an example, as in T5; in the test they are its
+    references.
+    """
     lists = {}
     for name in ("entities", "answers"):
         value = row.get(name)
@@ -130,7 +139,9 @@ def wsc(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def _marked(text: str, span: str, index: int, mark: str) -> str:
-    """Put marks around a span that begins with the word `index`. T5 leaves a text as it is where another word is there."""
+    """Put marks around a span that begins with the word `index`. T5 leaves a text as it is where another
+    word is there.
+    """
     words = re.match(rf"(?:\S+\s){{{index}}}", text) if index < 10_000 else None
     if words is None or not text.startswith(span, words.end()):
         return text

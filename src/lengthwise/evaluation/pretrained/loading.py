@@ -1,8 +1,8 @@
 """Load a pretrained causal model from a folder, with one-line errors for invalid folders.
 
-A folder is untrusted data. Its files can name code that transformers would download or run: an attention implementation on the hub,
-modules beside the weights, an adapter, a quantization method, pickled shards. `load` refuses these or overrides them, and Hugging
-Face's hub is switched off while a model is loaded or used.
+A folder is untrusted data. Its files can name code that transformers would download or run: an attention implementation
+on the hub, modules beside the weights, an adapter, a quantization method, pickled shards. `load` refuses these or
+overrides them, and Hugging Face's hub is switched off while a model is loaded or used.
 """
 
 import hashlib
@@ -69,10 +69,11 @@ def load(
 ) -> Pretrained:
     """Return the causal model in a folder, in evaluation mode.
 
-    `further`: classes of models by their type in config.json, which are registered with transformers in addition to its own.
+    `further`: classes of models by their type in config.json, which are registered with transformers in addition to its
+    own.
 
-    Raises `ConfigError`, in one line, for a folder without a tokenizer, safetensors or a causal model, and for weights that are
-    missing, unused by the model, or too large for the memory.
+    Raises `ConfigError`, in one line, for a folder without a tokenizer, safetensors or a causal model, and for weights
+    that are missing, unused by the model, or too large for the memory.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; available: {', '.join(DTYPES)}")
@@ -113,18 +114,18 @@ def load(
     architecture = type(model).__name__
     for name, saved, expected in sorted(report.get("mismatched_keys") or ()):
         raise ConfigError(
-            f"{path}: {name} has the shape {list(saved)} in its safetensors, and {list(expected)} by its config.json; use the "
-            "config.json that belongs to the weights"
+            f"{path}: {name} has the shape {list(saved)} in its safetensors, and {list(expected)} by its config.json; "
+            "use the config.json that belongs to the weights"
         )
     if missing := sorted(map(str, report.get("missing_keys") or ())):
         raise ConfigError(
-            f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as {missing[0]}, and "
-            "would be random; download the whole model"
+            f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as "
+            f"{missing[0]}, and would be random; download the whole model"
         )
     if unused := unused_tensors(report.get("unexpected_keys") or (), stored):
         raise ConfigError(
-            f"{path}: {architecture} with its config.json does not use {len(unused)} of the weights in its safetensors, such as "
-            f"{unused[0]}; use the config.json that belongs to them"
+            f"{path}: {architecture} with its config.json does not use {len(unused)} of the weights in its "
+            f"safetensors, such as {unused[0]}; use the config.json that belongs to them"
         )
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, max_positions)
@@ -169,8 +170,8 @@ def _require_files(path: Path) -> None:
     require_safetensors(path, "download the whole folder again")
     if not any((path / name).exists() for name in TOKENIZER_FILES):
         raise ConfigError(
-            f"{path} has no tokenizer ({', '.join(TOKENIZER_FILES[:2])}, ...); copy the one that the model was trained with "
-            "into it"
+            f"{path} has no tokenizer ({', '.join(TOKENIZER_FILES[:2])}, ...); copy the one that the model was trained "
+            "with into it"
         )
 
 
@@ -178,8 +179,8 @@ def _require_plain_model(path: Path, settings: dict[str, Any]) -> None:
     """Refuse a folder whose files make transformers read or run anything besides one model's safetensors."""
     if (path / "adapter_config.json").exists():
         raise ConfigError(
-            f"{path} contains an adapter (adapter_config.json), which names a model elsewhere; merge the adapter into its model "
-            "and save that"
+            f"{path} contains an adapter (adapter_config.json), which names a model elsewhere; merge the adapter into "
+            "its model and save that"
         )
     for key, _ in items(settings):
         if reason := REFUSED_SETTINGS.get(key):
@@ -189,8 +190,8 @@ def _require_plain_model(path: Path, settings: dict[str, Any]) -> None:
     for file, name in _weight_files(path, settings):
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
             raise ConfigError(
-                f"{path / file} must name *.safetensors in the folder itself as weights, got {name!r}; download or convert the "
-                "weights as safetensors"
+                f"{path / file} must name *.safetensors in the folder itself as weights, got {name!r}; download or "
+                "convert the weights as safetensors"
             )
 
 
@@ -214,14 +215,16 @@ def import_transformers() -> Any:
 
 
 def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
-    """Return the name of the model's class. It must be the class that transformers uses for a causal model of this type."""
+    """Return the name of the model's class. It must be the class that transformers uses for a causal model of this
+    type.
+    """
     model_type = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     declared = settings.get("architectures") or []
     if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
         raise ConfigError(
-            f"architectures in {path / 'config.json'} must be a list of names, got {reprlib.repr(declared)}; correct it, or "
-            "download it again"
+            f"architectures in {path / 'config.json'} must be a list of names, got {reprlib.repr(declared)}; correct "
+            "it, or download it again"
         )
     if not isinstance(model_type, str) or model_type not in known:
         auto_map = " (code in the folder, auto_map, is never run)" if settings.get("auto_map") else ""
@@ -230,12 +233,13 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
             f"{reprlib.repr(model_type)}{auto_map}; take a causal model, such as MPT or Llama"
         )
     expected: str = known[model_type]
-    # The first MPT has another case. A class of the model's authors (ExaoneForCausalLM) is one that transformers does not have.
+    # The first MPT has another case. A class of the model's authors (ExaoneForCausalLM) is one that transformers does
+    # not have.
     own = [name for name in declared if name.endswith("ForCausalLM") and not hasattr(transformers, name)]
     if declared and not own and expected.lower() not in map(str.lower, declared):
         raise ConfigError(
-            f"{path} contains {', '.join(declared)}, which is not a causal language model ({expected} would be one of this "
-            "type); take a causal model, such as MPT or Llama"
+            f"{path} contains {', '.join(declared)}, which is not a causal language model ({expected} would be one of "
+            "this type); take a causal model, such as MPT or Llama"
         )
     return expected
 
@@ -277,7 +281,8 @@ def _scaled_positions(path: Path, positions: int, factor: Any) -> int:
     except OverflowError:  # the factor or the product is infinite
         pass
     raise ConfigError(
-        f"the RoPE factor in {path / 'config.json'} must be a finite number above 0, got {reprlib.repr(factor)}; correct it"
+        f"the RoPE factor in {path / 'config.json'} must be a finite number above 0, got {reprlib.repr(factor)}; "
+        "correct it"
     )
 
 

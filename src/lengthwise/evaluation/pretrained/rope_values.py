@@ -1,4 +1,6 @@
-"""Check the values of RoPE settings in config.json, where transformers raises an error that names no setting, or only warns."""
+"""Check the values of RoPE settings in config.json, where transformers raises an error that names no setting, or only
+warns.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +36,9 @@ NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 def require_values(path: Path, settings: Mapping[str, Any], *, has_failed: bool = False) -> None:
     """Raise `ConfigError` for the first RoPE setting whose value cannot be computed with.
 
-    `has_failed`: transformers could not build the model. Then unknown rope types, values that are null, and a rope_theta beside the
-    RoPE settings are the cause too. Otherwise they may be settings of a class that does not read them.
+    `has_failed`: transformers could not build the model. Then unknown rope types, values that are null, and a
+    rope_theta beside the RoPE settings are the cause too. Otherwise they may be settings of a class that does not read
+    them.
     """
     file = path / "config.json"
     for key in KEYS:
@@ -43,8 +46,8 @@ def require_values(path: Path, settings: Mapping[str, Any], *, has_failed: bool 
             continue
         if not isinstance(entry, Mapping):
             raise ConfigError(f"{file}: {key} must be an object, got {_shown(entry)}")
-        for part in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
-            for problem in _problems(part, has_failed):
+        for values in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
+            for problem in _problems(values, has_failed):
                 raise ConfigError(f"{file}: {key}: {problem}")
     if has_failed and "rope_theta" in settings:
         for problem in _problems({"rope_theta": settings["rope_theta"]}, has_failed):

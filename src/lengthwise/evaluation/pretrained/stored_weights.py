@@ -24,7 +24,8 @@ class Tensor:
     def is_computed(self, name: str) -> bool:
         """Return whether a model that does not use this tensor computes it: a mask, a scalar, or frequencies.
 
-        The checkpoint of GPT-2 contains its causal masks as float32 [1, 1, 1024, 1024]; those of GPT-Neo and GPT-J are similar.
+        The checkpoint of GPT-2 contains its causal masks as float32 [1, 1, 1024, 1024]; those of GPT-Neo and GPT-J are
+        similar.
         """
         mask = len(self.shape) == 4 and self.shape[:2] == (1, 1) and self.shape[2] == self.shape[3]
         return mask or self.dtype in MASKS or self.shape == () or name.rpartition(".")[2] == "inv_freq"
@@ -44,7 +45,9 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
 
 def items(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all settings that are not null with their values, including those of nested configurations (text_config, ...)."""
+    """Yield all settings that are not null with their values, including those of nested configurations (text_config,
+    ...).
+    """
     if isinstance(value, dict):
         for key, inner in value.items():
             if inner is not None:

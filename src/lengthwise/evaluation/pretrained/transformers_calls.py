@@ -25,9 +25,9 @@ def transformers_call(
 
     The hub is off, and nothing is printed. Errors of transformers become a `ConfigError` that names the folder.
 
-    `advice`: what to do about an error. `computing`: the model computes answers. Then stderr is left alone, because a progress
-    bar is drawn there (see `silent`). Errors for lack of memory are raised unchanged, because the memory depends on the batch
-    size and not on the folder.
+    `advice`: what to do about an error. `computing`: the model computes answers. Then stderr is left alone, because a
+    progress bar is drawn there (see `silent`). Errors for lack of memory are raised unchanged, because the memory
+    depends on the batch size and not on the folder.
     """
     try:
         with offline(), silent(stderr=not computing):
@@ -45,8 +45,8 @@ def transformers_call(
             size = refused_allocation(error)
             in_one = f" ({size} in one piece)" if size else ""
             raise ConfigError(
-                f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if they are "
-                "correct, take a smaller model or --dtype bfloat16"
+                f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if "
+                "they are correct, take a smaller model or --dtype bfloat16"
             ) from error
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(
@@ -58,7 +58,8 @@ def transformers_call(
 def offline() -> Iterator[None]:
     """Switch Hugging Face's hub off within a `with` block, and restore its previous state afterwards.
 
-    `huggingface_hub` and `kernels` check this constant before every request. The environment variable is for child processes.
+    `huggingface_hub` and `kernels` check this constant before every request. The environment variable is for child
+    processes.
     """
     from huggingface_hub import constants
 
@@ -78,7 +79,8 @@ def offline() -> Iterator[None]:
 def silent(*, stderr: bool) -> Iterator[None]:
     """Discard log records, Python warnings and stdout, which would repeat untrusted values of the folder unescaped.
 
-    `stderr`: discard this too, with the progress bars of transformers. Leave it off while a progress bar of ours is drawn.
+    `stderr`: discard this too, with the progress bars of transformers. Leave it off while a progress bar of ours is
+    drawn.
     """
     disabled = logging.root.manager.disable
     logging.disable(sys.maxsize)

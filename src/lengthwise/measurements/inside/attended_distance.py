@@ -53,7 +53,7 @@ def attended_distance(
     if not count:
         raise ConfigError("queries must select at least one token, got none")
     layers = [_layer(call, queries) for call in attention_calls(model, inputs, positions)]
-    most, mass = (torch.stack(part) for part in zip(*layers, strict=True))
+    most, mass = (torch.stack(values) for values in zip(*layers, strict=True))
     return AttendedDistances(most.cpu(), mass.cpu(), count)
 
 

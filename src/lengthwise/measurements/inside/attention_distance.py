@@ -81,7 +81,8 @@ def attention_distance(
     depths = len(a.blocks), len(b.blocks)
     if depths[0] != depths[1]:
         raise ConfigError(
-            f"the models must have equal depth, because layers are compared one to one, got {depths[0]} and {depths[1]} layers"
+            f"the models must have equal depth, because layers are compared one to one, got {depths[0]} and "
+            f"{depths[1]} layers"
         )
     selected = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
     if not bool(selected.any(-1).all()):

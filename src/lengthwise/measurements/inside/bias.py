@@ -13,7 +13,7 @@ from lengthwise.models import Decoder
 from lengthwise.span import Span
 
 
-def no_bias_reason(encoding: PositionEncoding) -> str | None:
+def bias_unsupported_reason(encoding: PositionEncoding) -> str | None:
     """Return why an encoding has no bias that depends on positions alone; None if it has one."""
     name = type(encoding).__name__
     if encoding.reads_content():
@@ -58,7 +58,7 @@ def layer_biases(model: Decoder, query: int) -> Float[Tensor, "l h j"]:
         encoding = cast(PositionEncoding, model.encodings[index])
         if index not in by_encoding:  # all layers have the same scale
             scale = cast(float, model.blocks[layer].scale)
-            if no_bias_reason(encoding) is None:
+            if bias_unsupported_reason(encoding) is None:
                 bias = bias_of(encoding, query, config.num_heads, config.head_width, scale)
             else:
                 bias = torch.full((config.num_heads, query + 1), torch.nan)

@@ -52,7 +52,7 @@ class Split(NamedTuple):
 OnLogits = Callable[[int, slice, Float[Tensor, "p b h i j"]], None]
 
 
-def no_split_reason(encoding: PositionEncoding, d_model: int) -> str | None:
+def split_unsupported_reason(encoding: PositionEncoding, d_model: int) -> str | None:
     """Return why the logits of a model with this encoding cannot be split; None if they can be.
 
     Encodings that act on embeddings do not alternate with others over layers, so the model has no other one.

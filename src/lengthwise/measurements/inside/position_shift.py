@@ -21,9 +21,9 @@ def shifted_scores(
 ) -> tuple[dict[int, Tensor], dict[int, float], dict[str, Any]]:
     """Return the scores of the examples at each shift, the largest change of a logit, and what the encodings declare.
 
-    Shifts that leave the positions of the encodings are left out. At shift 0 the position IDs are passed as well, so that
-    all shifts use the same code. An encoding that reads only distances then gets the same tables at every shift, and its
-    scores have the same bits. A rotation gets other angles, and its scores are equal up to rounding.
+    Shifts that leave the positions of the encodings are left out. At shift 0 the position IDs are passed as well, so
+    that all shifts use the same code. An encoding that reads only distances then gets the same tables at every shift,
+    and its scores have the same bits. A rotation gets other angles, and its scores are equal up to rounding.
     """
     model, task, count = require_decoder(trained.model), trained.task, count_of_examples(trained, options)
     scheme = position_scheme_for(task, trained.run.training.positions)

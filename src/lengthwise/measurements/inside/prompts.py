@@ -14,11 +14,13 @@ from lengthwise.tasks.functions import FunctionTask
 
 
 def require_function_task(run: Run, probe: str) -> int:
-    """Return the number of dimensions of the run's task. Raise `ConfigError` for another kind of task. Builds no model."""
+    """Return the number of dimensions of the run's task. Raise `ConfigError` for another kind of task.
+    Builds no model.
+    """
     if not issubclass(run.task.cls, FunctionTask):
         raise ConfigError(
-            f"{probe} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a run of "
-            "such a task (linear regression, for example)"
+            f"{probe} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a "
+            "run of such a task (linear regression, for example)"
         )
     return int(run.task.build().dims)
 
@@ -51,6 +53,8 @@ def prompt_batches(
 def repeated_prompts(
     trained: TrainedRun, options: ExampleOptions, length: int, repeats: int = 1
 ) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches` does."""
+    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches`
+    does.
+    """
     xs, ys = examples_of_prompts(trained, options, length)
     yield from prompt_batches(trained, options, xs.repeat(1, repeats, 1), ys.repeat(1, repeats))

@@ -12,7 +12,9 @@ from lengthwise.models import Model
 def last_question_weights(
     model: Model, inputs: Float[Tensor, "b t w"], positions: Int[Tensor, "#b t"] | None = None
 ) -> list[Float[Tensor, "b h t"]]:
-    """Return for each layer the weights of the last x on all tokens. Only this row of the attention matrix is computed."""
+    """Return for each layer the weights of the last x on all tokens. Only this row of the attention matrix
+    is computed.
+    """
     query = inputs.shape[1] - 2
     return [call.row(query).softmax(-1) for call in attention_calls(model, inputs, positions)]
 

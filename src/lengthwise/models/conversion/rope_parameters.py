@@ -57,11 +57,12 @@ def encoding_from_rope_parameters(
     max_position_embeddings: int | None = None,
     layout: Layout = "half",
 ) -> Choice:
-    """Return the choice for a `rope_parameters` of transformers 5, or a `rope_scaling` of transformers 4 with its `rope_theta`.
+    """Return the choice for a `rope_parameters` of transformers 5, or a `rope_scaling` of transformers 4 with its
+    `rope_theta`.
 
-    `None` (a layer without RoPE) gives NoPE. The training length is not a setting of our encodings; the model passes it, and
-    `trained_length` reads it from the parameters. `max_position_embeddings` is needed for "longrope" and "yarn" without
-    `factor`. `layout` is that of the weights: "half" for transformers, except for GPT-J.
+    `None` (a layer without RoPE) gives NoPE. The training length is not a setting of our encodings; the model passes
+    it, and `trained_length` reads it from the parameters. `max_position_embeddings` is needed for "longrope" and "yarn"
+    without `factor`. `layout` is that of the weights: "half" for transformers, except for GPT-J.
 
     >>> encoding_from_rope_parameters({"rope_type": "default", "rope_theta": 500000.0}, head_dim=64).label
     'RoPE(base=500000.0, layout=half)'
@@ -74,12 +75,13 @@ def encoding_from_rope_parameters(
     are_mappings = [isinstance(value, Mapping) for value in theirs.values() if value is not None]
     if are_mappings and all(are_mappings):
         raise ConfigError(
-            f"rope_parameters has one entry for each kind of layer ({', '.join(map(str, theirs))}); convert each separately "
-            "and combine them with alternate(...)"
+            f"rope_parameters has one entry for each kind of layer ({', '.join(map(str, theirs))}); convert each "
+            "separately and combine them with alternate(...)"
         )
     if not isinstance(kind, str) or kind not in _TYPES:
         raise ConfigError(
-            f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: {', '.join(_TYPES)}"
+            f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: "
+            f"{', '.join(_TYPES)}"
         )
     name, method_keys = _TYPES[kind]
     names = {**_COMMON_KEYS, **method_keys}
@@ -89,15 +91,16 @@ def encoding_from_rope_parameters(
     for key in theirs:
         if key not in names:
             raise ConfigError(
-                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), names)}; available: {', '.join(names)}"
+                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), names)}; available: "
+                f"{', '.join(names)}"
             )
     if theirs.get("rope_theta") is None:
         theirs["rope_theta"] = 10_000.0 if rope_theta is None else rope_theta
     if kind in ("yarn", "longrope") and theirs.get("factor") is None:
         if trained is None or max_position_embeddings is None:
             raise ConfigError(
-                f"rope_type {kind!r} without factor uses max_position_embeddings / original_max_position_embeddings; give "
-                "both"
+                f"rope_type {kind!r} without factor uses max_position_embeddings / original_max_position_embeddings; "
+                "give both"
             )
         theirs["factor"] = max_position_embeddings / trained
     for key in _REQUIRED_KEYS.get(kind, ()):
@@ -130,7 +133,9 @@ def known_keys(kind: str) -> frozenset[str]:
 
 
 def _converted(key: str, value: Any, total: int | float) -> Any:
-    """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction refers to."""
+    """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction
+    refers to.
+    """
     if key == "partial_rotary_factor":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
             raise ConfigError(f"partial_rotary_factor must be a number, more than 0 and at most 1, got {value!r}")
@@ -156,8 +161,8 @@ def _exported_fraction(fraction: float) -> float:
                 number = math.nextafter(number, 2)
     if any(int(number * n) != dims for n, dims in ours.items()):
         raise ConfigError(
-            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; write it with "
-            "all its digits"
+            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; "
+            "write it with all its digits"
         )
     return number
 
@@ -165,8 +170,8 @@ def _exported_fraction(fraction: float) -> float:
 def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = None) -> dict[str, Any] | None:
     """Return the `rope_parameters` for a choice; None for NoPE. Keys that have both libraries' default are left out.
 
-    `train_length`: the `original_max_position_embeddings` of the types that have it. Raise `ConfigError` for an encoding or a
-    setting without a counterpart in transformers.
+    `train_length`: the `original_max_position_embeddings` of the types that have it. Raise `ConfigError` for an
+    encoding or a setting without a counterpart in transformers.
 
     >>> rope_parameters_from_encoding(choose(RoPE, base=500000.0, layout="half"))
     {'rope_type': 'default', 'rope_theta': 500000.0}

@@ -1,7 +1,7 @@
 """Weights: the order of dims in projections, T5's table, ALiBi's slopes, and the weight names of a Mamba.
 
-Weights are only reordered, never computed with, so converting back gives the same bits for every dtype. The exception are
-learned slopes, which Lengthwise stores as logarithms.
+Weights are only reordered, never computed with, so converting back gives the same bits for every dtype. The exception
+are learned slopes, which Lengthwise stores as logarithms.
 """
 
 import re
@@ -27,9 +27,10 @@ def half_from_interleaved(
 ) -> Shaped[Tensor, "hd *c"]:
     """Reorder the rows of a query or key projection from pairs (2p, 2p+1) to pairs (p, p + rotary_dims/2).
 
-    `weight` [num_heads · head_dim, d_model], or a bias [num_heads · head_dim]. `num_heads` is that of the projection: with
-    grouped-query attention the keys have fewer. `rotary_dims`: how many of a head's first dims are rotated. Default: all. Convert
-    both queries and keys, then the logits stay the same; values and the output projection are not converted.
+    `weight` [num_heads · head_dim, d_model], or a bias [num_heads · head_dim]. `num_heads` is that of the projection:
+    with grouped-query attention the keys have fewer. `rotary_dims`: how many of a head's first dims are rotated.
+    Default: all. Convert both queries and keys, then the logits stay the same; values and the output projection are not
+    converted.
 
     >>> half_from_interleaved(torch.arange(6), num_heads=1, head_dim=6, rotary_dims=4)
     tensor([0, 2, 1, 3, 4, 5])
@@ -54,8 +55,9 @@ def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int |
         raise ConfigError(f"rotary_dims must be even, and 2 to head_dim {head_dim}, got {dims}")
     if len(weight) != num_heads * head_dim:
         raise ConfigError(
-            f"the weight must have {num_heads * head_dim} rows for {num_heads} heads of {head_dim} dims, got {len(weight)}; "
-            "pass the number of heads of this projection (keys may have fewer), and convert queries and keys separately"
+            f"the weight must have {num_heads * head_dim} rows for {num_heads} heads of {head_dim} dims, got "
+            f"{len(weight)}; pass the number of heads of this projection (keys may have fewer), and convert queries "
+            "and keys separately"
         )
     order = torch.arange(head_dim, device=weight.device)
     pairs = order[:dims].view(-1, 2).T if target == "half" else order[:dims].view(2, -1).T
@@ -93,8 +95,8 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
 def alibi_from_slopes(values: Float[Tensor, "*shape"]) -> Choice:
     """Return the choice of our ALiBi for the slopes of another library, of any shape with one number for each head.
 
-    Raise `ConfigError` if they differ from the published slopes by more than the precision of their dtype: because they are
-    learned, have another maximum, or another order of heads.
+    Raise `ConfigError` if they differ from the published slopes by more than the precision of their dtype: because they
+    are learned, have another maximum, or another order of heads.
     """
     ours = alibi_slopes(values.numel())
     error = ((values.detach().cpu().flatten().to(torch.float64) - ours) / ours).abs()
@@ -103,16 +105,19 @@ def alibi_from_slopes(values: Float[Tensor, "*shape"]) -> Choice:
         first = int(wrong[0])
         raise ConfigError(
             f"slope {first} of {values.numel()} heads must be ALiBi's {float(ours[first]):.6g}, got "
-            f"{float(values.flatten()[first]):.6g}; use ALiBi(learned=True) with log_slopes from alibi_log_slopes(slopes)"
+            f"{float(values.flatten()[first]):.6g}; use ALiBi(learned=True) with log_slopes from "
+            "alibi_log_slopes(slopes)"
         )
     return choose(ALiBi)
 
 
 def alibi_log_slopes(values: Float[Tensor, "*shape"]) -> Float[Tensor, " heads"]:
-    """Return the `log_slopes` of our ALiBi(learned=True) in float64, for slopes of any shape with one number for each head.
+    """Return the `log_slopes` of our ALiBi(learned=True) in float64, for slopes of any shape with one number for each
+    head.
 
-    Use it for slopes that are learned or have another maximum. The parameter stores float32, so its slopes have a relative error
-    of about 1e-7 · |log slope|. Raise `ConfigError` for slopes that are not above 0, which our ALiBi cannot represent.
+    Use it for slopes that are learned or have another maximum. The parameter stores float32, so its slopes have a
+    relative error of about 1e-7 · |log slope|. Raise `ConfigError` for slopes that are not above 0, which our ALiBi
+    cannot represent.
 
     >>> alibi = ALiBi(num_heads=2, learned=True)
     >>> _ = alibi.load_state_dict({"log_slopes": alibi_log_slopes(torch.tensor([0.5, 0.125]))})
@@ -143,8 +148,8 @@ _MAMBA_PREFIXES = (  # transformers' prefix of a weight's name, and ours
 def mamba_from_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert the `state_dict` of transformers' `MambaForCausalLM` to that of our `Mamba`. Only the names change.
 
-    Tied embeddings are untied: our `lm_head` gets a weight of its own. Theirs has no projection of vectors, so our model takes
-    tokens.
+    Tied embeddings are untied: our `lm_head` gets a weight of its own. Theirs has no projection of vectors, so our
+    model takes tokens.
     """
     embeddings = "backbone.embeddings.weight"
     weights = {"lm_head.weight": state[embeddings], **state} if embeddings in state else state
@@ -163,6 +168,6 @@ def _renamed(name: str, prefixes: tuple[tuple[str, str], ...]) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     raise ConfigError(
-        f"there is no counterpart of {name!r}{near_miss(name, [old for old, _ in prefixes])}; a Mamba's names begin with: "
-        + ", ".join(old for old, _ in prefixes)
+        f"there is no counterpart of {name!r}{near_miss(name, [old for old, _ in prefixes])}; a Mamba's names begin "
+        "with: " + ", ".join(old for old, _ in prefixes)
     )

@@ -17,11 +17,12 @@ State = tuple[Tensor, ...]
 class MixerBlock(nn.Module, ABC):
     """One layer of a model without attention: a mixer and what surrounds it, such as norms and an MLP.
 
-    `layer` counts from 0. `train_length` is the training length in tokens. `backend` names how the tokens are mixed; the scores of
-    a run are stored with it.
+    `layer` counts from 0. `train_length` is the training length in tokens. `backend` names how the tokens are mixed;
+    the scores of a run are stored with it.
 
-    The state is everything that later tokens need of earlier ones. It is a tuple of tensors whose first axis is the batch. None is
-    the state before the first token. `documents` [b, j] has the document IDs of all tokens so far, those of earlier calls first;
+    The state is everything that later tokens need of earlier ones. It is a tuple of tensors whose first axis is the
+    batch. None is the state before the first token. `documents` [b, j] has the document IDs of all tokens so far, those
+    of earlier calls first;
     None: one document. A token sees only its own document, whose tokens are contiguous.
     """
 
@@ -75,7 +76,9 @@ class MixerWithMLP(WithMLP, MixerBlock):
 
 
 def draw_weights(block: nn.Module, outputs: Iterable[nn.Linear], num_layers: int) -> None:
-    """Draw the weights of the linear maps of a block with the scales of the decoder. `outputs`: those that are added to x."""
+    """Draw the weights of the linear maps of a block with the scales of the decoder. `outputs`: those that are added to
+    x.
+    """
     for module in block.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
@@ -97,7 +100,8 @@ def short_convolution(
     bias: Float[Tensor, " e"],
     documents: Int[Tensor, "b i"] | None,
 ) -> Float[Tensor, "b t e"]:
-    """Return the sum of the last k tokens of each token's document, weighted by channel; the last weight is that of the token.
+    """Return the sum of the last k tokens of each token's document, weighted by channel; the last weight is that of the
+    token.
 
     `x` begins with the k − 1 tokens before the first one, so j = t + k − 1.
     """

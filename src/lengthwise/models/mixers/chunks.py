@@ -1,4 +1,5 @@
-"""Linear attention with a decay for each head, chunk by chunk: matrix products within a chunk, and a state between chunks.
+"""Linear attention with a decay for each head, chunk by chunk: matrix products within a chunk, and a state between
+chunks.
 
 S_t = γ_h S_{t−1} + k_t v_tᵀ,        out_t = S_tᵀ q_t
 """
@@ -33,8 +34,8 @@ def chunkwise(
 ) -> tuple[Float[Tensor, "b h t v"], Float[Tensor, "b h k v"]]:
     """Return the output of every token, and the state after the last one.
 
-    `decay`: γ of each head, in (0, 1]. `state`: the state before the first token. `documents`: the IDs of all tokens so far; a
-    token sees only its own document. Time and memory are linear in the number of tokens.
+    `decay`: γ of each head, in (0, 1]. `state`: the state before the first token. `documents`: the IDs of all tokens so
+    far; a token sees only its own document. Time and memory are linear in the number of tokens.
     """
     tokens, outputs = q.shape[2], []
     whole = tokens - tokens % CHUNK

@@ -17,13 +17,16 @@ SLOW, FAST, TARGET, SHIFT = 1.5, 0.3, 1e-2, 0.05  # of its window
 
 
 class Filters(nn.Module):
-    """The filters of a layer: h_n(t) = (exp(−α_c t / (L − 1)) + 0.05) · FFN(features(t))_{n,c}, for n = 1, 2 and each channel c.
+    """The filters of a layer: h_n(t) = (exp(−α_c t / (L − 1)) + 0.05) · FFN(features(t))_{n,c}, for n = 1, 2 and each
+    channel c.
 
-    `length` is L, the training length. The features of t are t / (L − 1), and cos and −sin of 2π f t / L for 16 frequencies f from
-    1e-4 to 15. The FFN has three layers of 64 units with the activation sin(frequency · x), whose frequencies begin at 10 and are
-    learned. α_c = ln(100) / s with 1 / s evenly spaced, from s = 1.5 to s = 0.3 training lengths.
+    `length` is L, the training length. The features of t are t / (L − 1), and cos and −sin of 2π f t / L for 16
+    frequencies f from 1e-4 to 15. The FFN has three layers of 64 units with the activation sin(frequency · x), whose
+    frequencies begin at 10 and are learned. α_c = ln(100) / s with 1 / s evenly spaced, from s = 1.5 to s = 0.3
+    training lengths.
 
-    Beyond L the formula continues: the first feature grows and the window falls as before, and the waves have the period L.
+    Beyond L the formula continues: the first feature grows and the window falls as before, and the waves have the
+    period L.
     """
 
     def __init__(self, channels: int, length: int):
@@ -64,13 +67,13 @@ class Hyena(MixerWithMLP):
     v, x_1, x_2 = depthwise convolutions over 3 tokens of W_in x
     z_1 = x_1 ⊙ (h_1 ∗ v + D_1 v),        z_2 = x_2 ⊙ (h_2 ∗ z_1 + D_2 z_1),        out = W_out z_2
 
-    (h ∗ z)_t = Σ_{s≤t} h(t − s) z_s by FFT, in O(T log T). The filters are those of `Filters`, which says what they are beyond the
-    training length. The state is v and z_1 of all tokens [b, d, j], and the last 2 inputs of the short convolutions: a step of
-    decoding takes time linear in the number of tokens.
+    (h ∗ z)_t = Σ_{s≤t} h(t − s) z_s by FFT, in O(T log T). The filters are those of `Filters`, which says what they are
+    beyond the training length. The state is v and z_1 of all tokens [b, d, j], and the last 2 inputs of the short
+    convolutions: a step of decoding takes time linear in the number of tokens.
 
-    Source: Poli et al. 2023, definition 3.1 and algorithms 1 to 3. Code: HazyResearch/safari. Differs: their code, at order 2, has
-    one long convolution, x_2 ⊙ (h ∗ (x_1 ⊙ v)), and learns the features of the distance with a small rate. There the filters end at
-    the maximal length.
+    Source: Poli et al. 2023, definition 3.1 and algorithms 1 to 3. Code: HazyResearch/safari. Differs: their code, at
+    order 2, has one long convolution, x_2 ⊙ (h ∗ (x_1 ⊙ v)), and learns the features of the distance with a small rate.
+    There the filters end at the maximal length.
     """
 
     backend = "fft"

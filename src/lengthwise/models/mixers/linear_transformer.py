@@ -1,4 +1,6 @@
-"""Linear Transformer (Katharopoulos et al. 2020): attention whose softmax is replaced by products of positive features."""
+"""Linear Transformer (Katharopoulos et al. 2020): attention whose softmax is replaced by products of
+positive features.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +18,12 @@ class LinearTransformer(MixerWithMLP):
 
     S_t = S_{t−1} + φ(k_t) v_tᵀ,        z_t = z_{t−1} + φ(k_t),        out_t = S_tᵀ φ(q_t) / (z_t · φ(q_t))
 
-    The heads are concatenated and multiplied by an output matrix, as in attention. The state is S with z as its last column
-    [b, h, d, d + 1]. It takes NoPE, and encodings that are added to the embeddings, as in the paper; rotations of q and k would be
-    rotations before φ, for which the paper defines nothing.
+    The heads are concatenated and multiplied by an output matrix, as in attention. The state is S with z as its last
+    column [b, h, d, d + 1]. It takes NoPE, and encodings that are added to the embeddings, as in the paper; rotations
+    of q and k would be rotations before φ, for which the paper defines nothing.
 
-    Source: Katharopoulos et al. 2020, equations 7, 9, 18 to 20. Code: idiap/fast-transformers. Differs: their code adds 1e-6 to the
-    denominator; here it is the formula's.
+    Source: Katharopoulos et al. 2020, equations 7, 9, 18 to 20. Code: idiap/fast-transformers. Differs: their code adds
+    1e-6 to the denominator; here it is the formula's.
     """
 
     backend = "chunks"

@@ -18,9 +18,9 @@ class LSTM(MixerWithMLP):
     i, f, g, o = W_ih x_t + W_hh h_{t−1} + b
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g),        h_t = σ(o) ⊙ tanh(c_t)
 
-    The output of the mixer is h, without an output matrix. The state is h and c [b, d]. The bias of f begins at 1, so that the cell
-    keeps its content at first (Gers et al. 2000; Jozefowicz et al. 2015). Each step needs the step before it, so training cannot be
-    parallel over the tokens.
+    The output of the mixer is h, without an output matrix. The state is h and c [b, d]. The bias of f begins at 1, so
+    that the cell keeps its content at first (Gers et al. 2000; Jozefowicz et al. 2015). Each step needs the step before
+    it, so training cannot be parallel over the tokens.
 
     Source: Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000. Code: `torch.nn.LSTM`.
     """

@@ -51,11 +51,12 @@ class MixerCache:
 
 
 class MixerModel(Model):
-    """A model without attention from tokens [b, t] or vectors [b, t, input_width] to logits [b, t, output_size], like `Decoder`.
+    """A model without attention from tokens [b, t] or vectors [b, t, input_width] to logits [b, t, output_size], like
+    `Decoder`.
 
-    `config.mixer` names the mixer of its blocks. `encoding`: one that the mixer accepts (`config/mixers.py`); it acts on the
-    embeddings, or does nothing. The state is empty at the start of every document, for packed documents and after left padding.
-    Dropout is applied to the embeddings and to what each block adds.
+    `config.mixer` names the mixer of its blocks. `encoding`: one that the mixer accepts (`config/mixers.py`); it acts
+    on the embeddings, or does nothing. The state is empty at the start of every document, for packed documents and
+    after left padding. Dropout is applied to the embeddings and to what each block adds.
     """
 
     def __init__(
@@ -118,8 +119,9 @@ class MixerModel(Model):
         """Return the logits.
 
         `positions`: the position IDs, for encodings that act on the embeddings. Default: 0, 1, 2, ... in each document.
-        `documents`: a token sees only its own document (left padding is a document of its own, for example -1), and the tokens of a
-        document must be contiguous. With a `cache`, `inputs` are the tokens after those processed so far, and the cache is updated.
+        `documents`: a token sees only its own document (left padding is a document of its own, for example -1), and the
+        tokens of a document must be contiguous. With a `cache`, `inputs` are the tokens after those processed so far,
+        and the cache is updated.
         """
         self._require_inputs(inputs)
         rows, tokens = inputs.shape[:2]

@@ -21,13 +21,15 @@ class RetNet(MixerWithMLP):
     S_t = γ_h S_{t−1} + k_t v_tᵀ / √k,        out_t = S_tᵀ q_t
     y   = W_O (swish(W_G x) ⊙ GroupNorm(out)), a group for each head
 
-    The logits are not normalized: GroupNorm removes the scale of the row of a head, up to its epsilon of 1e-5. The rotation is that
-    of xPos without its decay. The state is S [b, h, k, 2k], rotated so that the next token has the position 0; no position is
-    stored. The MLP has the width 2 d_model, so a layer has about as many weights as one of a Transformer.
+    The logits are not normalized: GroupNorm removes the scale of the row of a head, up to its epsilon of 1e-5. The
+    rotation is that of xPos without its decay. The state is S [b, h, k, 2k], rotated so that the next token has the
+    position 0; no position is stored. The MLP has the width 2 d_model, so a layer has about as many weights as one of a
+    Transformer.
 
-    Source: Sun et al. 2023, equations 5 to 8. Code: microsoft/torchscale. Differs: their code divides rows of the decay matrix by
-    the square root of their sum, and rows of logits by the larger of 1 and the size of their sum. Its group norm divides by the
-    root mean square and has no weights; here it is the paper's, with the mean subtracted, and with weights and biases.
+    Source: Sun et al. 2023, equations 5 to 8. Code: microsoft/torchscale. Differs: their code divides rows of the decay
+    matrix by the square root of their sum, and rows of logits by the larger of 1 and the size of their sum. Its group
+    norm divides by the root mean square and has no weights; here it is the paper's, with the mean subtracted, and with
+    weights and biases.
     """
 
     backend = "chunks"

@@ -1,4 +1,6 @@
-"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and a channel mixing in place of the MLP."""
+"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and a channel mixing in place of the
+MLP.
+"""
 
 import math
 
@@ -23,11 +25,13 @@ class RWKV4(MixerBlock):
     wkv_t   = (Σ_{i<t} e^(−(t−1−i) w + k_i) v_i + e^(u + k_t) v_t) / (Σ_{i<t} e^(−(t−1−i) w + k_i) + e^(u + k_t))
     time mixing: W_o (σ(r) ⊙ wkv);        channel mixing: σ(r') ⊙ W_v' relu(k')², r' = W_r' shift(x), k' = W_k' shift(x)
 
-    The state is the numerator, the denominator and the logarithm of their common scale, and the last inputs of both shifts, all
-    [b, d]. As in the authors' code, the scale is the largest exponent so far, so that no exponential overflows.
+    The state is the numerator, the denominator and the logarithm of their common scale, and the last inputs of both
+    shifts, all [b, d]. As in the authors' code, the scale is the largest exponent so far, so that no exponential
+    overflows.
 
-    Source: Peng et al. 2023, equations 11 to 18. Code: BlinkDL/RWKV-LM (RWKV-v4), from which the initial values of time_decay,
-    time_first and μ are taken. Differs: the matrices begin as in the decoder, and no norm follows the embedding.
+    Source: Peng et al. 2023, equations 11 to 18. Code: BlinkDL/RWKV-LM (RWKV-v4), from which the initial values of
+    time_decay, time_first and μ are taken. Differs: the matrices begin as in the decoder, and no norm follows the
+    embedding.
     """
 
     backend = "chunks"
@@ -88,7 +92,9 @@ class RWKV4(MixerBlock):
 def shifted(
     x: Float[Tensor, "b t d"], last: Float[Tensor, "b d"] | None, documents: Int[Tensor, "b j"] | None
 ) -> Float[Tensor, "b t d"]:
-    """Return the token before each one, and 0 before the first of a document. `last`: the token before the first one."""
+    """Return the token before each one, and 0 before the first of a document. `last`: the token before the
+    first one.
+    """
     last = torch.zeros_like(x[:, 0]) if last is None else last.to(x.dtype)
     before = torch.cat([last[:, None], x[:, :-1]], 1)
     return before if documents is None else before * in_same_document(documents, 1)[:, -x.shape[1] :, None]
@@ -102,7 +108,8 @@ def weighted_mean(
     state: State | None,
     begins: Bool[Tensor, "b t"] | None,
 ) -> tuple[Float[Tensor, "b t d"], State]:
-    """Return wkv of every token, and the state after the last one: numerator, denominator and logarithm of their scale [b, d].
+    """Return wkv of every token, and the state after the last one: numerator, denominator and logarithm of their scale
+    [b, d].
 
     `begins`: which tokens are the first of a document.
     """
@@ -126,8 +133,8 @@ def _chunks(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return wkv [b, n, c, d] of n chunks, and the sums [b, 2, d] and the scale [b, d] after the last one.
 
-    Within all chunks at once, token after token, the sums of the chunk's own tokens are computed; then the sums before each chunk,
-    chunk after chunk. Scales are logarithms. They cancel in the quotient, so they have no gradient.
+    Within all chunks at once, token after token, the sums of the chunk's own tokens are computed; then the sums before
+    each chunk, chunk after chunk. Scales are logarithms. They cancel in the quotient, so they have no gradient.
     """
     size = k.shape[2]
     offset = torch.arange(size, device=k.device, dtype=k.dtype)[:, None] * decay  # [c, d]
@@ -163,7 +170,9 @@ def _chunks(
 def _carry(
     sums: Tensor, scales: Tensor, decay: Tensor, state: tuple[Tensor, Tensor], begins: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return sums and scales before each chunk [b, n, ...], and those after the last one, of the sums of each chunk's tokens."""
+    """Return sums and scales before each chunk [b, n, ...], and those after the last one, of the sums of each chunk's
+    tokens.
+    """
     total, scale = state
     before, before_scales = [], []
     for n, (of_chunk, of_scale) in enumerate(zip(sums.unbind(1), scales.unbind(1), strict=True)):

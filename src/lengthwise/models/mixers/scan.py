@@ -2,8 +2,9 @@
 
     h_t = exp(dt_t A) h_{t−1} + B_t u_t,        y_t = C_t · h_t
 
-If autograd recorded this loop, every step would stay in memory. And with `x[:, t]` in the loop, the gradient of each step would
-be as large as all of x, so the backward pass would take time quadratic in the length. So the backward pass here is written by
+If autograd recorded this loop, every step would stay in memory. And with `x[:, t]` in the loop, the gradient of each
+step would be as large as all of x, so the backward pass would take time quadratic in the length. So the backward pass
+here is written by
 hand: it recomputes the states of a few rows at a time and stores no others.
 """
 
@@ -30,8 +31,8 @@ def selective_scan(
 ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b n e"]]:
     """Return y of every token, and the state after the last one.
 
-    `state`: the state before the first token. `keep`: 0 for tokens that start with an empty state, 1 for all others. All
-    arguments have the same dtype, float32 or float64.
+    `state`: the state before the first token. `keep`: 0 for tokens that start with an empty state, 1 for all others.
+    All arguments have the same dtype, float32 or float64.
     """
     return _Scan.apply(dt, u, A, B, C, state, keep)
 

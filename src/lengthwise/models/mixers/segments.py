@@ -12,9 +12,9 @@ from torch import Tensor
 class Segments:
     """Documents of similar lengths, as rows that are padded on the right to the longest.
 
-    `rows`, `starts` and `lengths`: where they lie in the batch. `index`: the index of each of their tokens in its row of the batch,
-    and `real`: whether it is one. `continued`: whether the document began in an earlier call. `last`: whether it is the last one of
-    its row.
+    `rows`, `starts` and `lengths`: where they lie in the batch. `index`: the index of each of their tokens in its row
+    of the batch, and `real`: whether it is one. `continued`: whether the document began in an earlier call. `last`:
+    whether it is the last one of its row.
     """
 
     rows: Int[Tensor, " s"]

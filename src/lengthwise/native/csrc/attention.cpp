@@ -2,17 +2,16 @@
 //
 // WHAT IS COMPUTED. For query i, whose index among the keys is keys - queries + i, and key j of one head,
 //
-//     logit_ij = scale <q_i, k_j> + table[distance] + slope[s] x + intercept[s] + prefix_sum[i] - prefix_sum[j]
-//                + <content_i, key_vectors[distance]>
+//     logit_ij = scale <q_i, k_j> + the biases of the call
 //     distance = position of i - position of j
-//     x = distance_feature[distance] * query_scale[i],    s = number of knots <= x
 //     out_i = sum over j of softmax_j(logit_ij) (v_j + value_vectors[distance])
 //
 // where exp(sink) may be added to the denominator of the softmax, a number for each head.
 //
-// over the keys that i sees: up to its own index (causal), closer than `window`, and of its own document. Each of the biases
-// may be absent (params.h). Distances beyond either end of a table take its nearest entry. q and k may be rotated as they are
-// loaded. FIRE's MLP is linear in each segment of x, so its bias and all its gradients are exact.
+// over the keys that i sees: up to its own index (causal), closer than `window`, and of its own document. Each of the
+// biases may be absent; attention/fused/arguments.py has their formulas, with x, the coordinate of a pair. Distances
+// beyond either end of a table take its nearest entry. q and k may be rotated as they are loaded. FIRE's MLP is linear in
+// each segment of x, so its bias and all its gradients are exact.
 //
 // BLOCKS. As in flash attention, no matrix of queries by keys exists. Blocks of 96 queries by 128 keys keep their logits in the
 // cache. The forward pass keeps row_max and row_sum of each row (online_softmax, softmax.h), and stores lse, the logarithm of
@@ -43,8 +42,8 @@
 //   * If there are thousands, as for a smooth activation, each pair's segment is searched for, beginning at a cell of x that is
 //     close to it, or computed where the knots are evenly spaced.
 //   * If positions are not consecutive, or many knots lie close together, every bias is looked up pair by pair.
-// Segments are always decided in float64. A running sum over the keys (FoX) is read in float64
-// (bias_cumulative.h). Vectors of distances are multiplied by rows in matrix products of their own (relative.h).
+// Segments are always decided in float64. Vectors of distances are multiplied by rows in matrix products of their own
+// (relative.h). Biases that are not functions of the distance, such as FoX, are structs of their own (row_biases.h).
 //
 // DELTA. dS = P * (dP - delta), and a row's dS add up to 0. A gradient of a bias is a sum in which nearly everything cancels to
 // that 0. So where a bias learns, delta is computed from the very P and dP from which it is subtracted. They are saved for a
@@ -84,8 +83,11 @@ inline void Worker<Vec>::run() {
 template <class Vec>
 inline bool Worker<Vec>::prepare_scratch() {
   if (saves_weights()) max_visible_blocks = count_visible_blocks();
-  if (!thread_memory.reserve(scratch.allocate_scratch(nullptr, plan, width, max_visible_blocks, rows_in_place()))) return false;
-  scratch.allocate_scratch(thread_memory.data, plan, width, max_visible_blocks, rows_in_place());
+  const auto allocate = [&](void* base) {
+    return scratch.allocate_scratch(base, plan, width, max_visible_blocks, rows_in_place(), row_biases);
+  };
+  if (!thread_memory.reserve(allocate(nullptr))) return false;
+  allocate(thread_memory.data);
   // Sums along diagonals read the zeros to the left and right of a row's keys.
   if (call.backward) memset(scratch.dS, 0, sizeof(T) * BLOCK_Q * ROW);
   if (call.value_vectors) memset(scratch.visible_weights, 0, sizeof(T) * BLOCK_Q * ROW);

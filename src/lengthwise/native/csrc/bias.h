@@ -1,7 +1,6 @@
 // The bias of a pair of blocks: which of its forms are computed how, their sum for one row, and their gradients.
 #pragma once
 
-#include "bias_cumulative.h"
 #include "bias_piecewise.h"
 #include "bias_table.h"
 
@@ -10,7 +9,7 @@ namespace {
 template <class Vec>
 inline void Worker<Vec>::select_head(i64 h) {
   if (call.table) table = (const T*)call.table + (call.table_heads > 1 ? h : 0) * call.table_size;
-  if (call.prefix_sum) prefix_sum = prefix_sum_of(h);
+  row_biases.for_each(call, [&](auto& bias) { bias.select_head(*this, h); });
   if (call.slope) {
     i64 first = (call.slope_heads > 1 ? h : 0) * call.segments;
     slope = (const T*)call.slope + first;
@@ -37,7 +36,7 @@ inline void Worker<Vec>::check_shared_scale(const Block& q) {
 template <class Vec>
 inline void Worker<Vec>::prepare_bias(const Block& q, const Block& k) {
   consecutive = q.consecutive && k.consecutive;
-  if (call.prefix_sum) prepare_cumulative_bias(q, k);
+  row_biases.for_each(call, [&](auto& bias) { bias.prepare(*this, q, k); });
   if (!has_distance_bias()) return;
   const i64 furthest = q.position + q.size - 1 - k.position, nearest = q.position - (k.position + k.size - 1);
   if (!consecutive)
@@ -77,13 +76,20 @@ inline i64 Worker<Vec>::distance(i64 i, i64 j) const {
 // What is added to the logits of row r, in units of log 2: at least the first `visible` columns.
 template <class Vec>
 INLINE auto Worker<Vec>::bias_row(const Block& q, const Block& k, i64 r, i64 visible) -> const T* {
-  if (!call.prefix_sum) return distance_bias_row(q, k, r, visible);
-  T* bias = cumulative_bias_row(q, k, r, visible);
-  if (has_distance_bias()) {
-    const T* other = distance_bias_row(q, k, r, visible);
-    for (i64 x = 0; x < visible; x += N) Vec::store(bias + x, Vec::load(bias + x) + Vec::load(other + x));
-  }
-  return bias;
+  if (!row_biases.exist) return distance_bias_row(q, k, r, visible);
+  T* sum = nullptr;
+  const auto add = [&](const T* other) {
+    for (i64 x = 0; x < visible; x += N) Vec::store(sum + x, Vec::load(sum + x) + Vec::load(other + x));
+  };
+  row_biases.for_each(call, [&](auto& bias) {
+    T* row = bias.compute_row(*this, q, k, r, visible);
+    if (sum)
+      add(row);
+    else
+      sum = row;
+  });
+  if (has_distance_bias()) add(distance_bias_row(q, k, r, visible));
+  return sum;
 }
 
 // The path is chosen here for every row. As a template parameter of the functions that read bias rows, it made no call faster,
@@ -165,7 +171,9 @@ inline void Worker<Vec>::accumulate_per_pair(const BlockPair& pair, i64 r, const
 template <class Vec>
 inline void Worker<Vec>::accumulate_bias_gradients(const BlockPair& pair, i64 h) {
   if (plan.grad_table || call.grad_slope) accumulate_distance_gradients(pair, h);
-  if (call.grad_prefix_sum) accumulate_cumulative(pair, h);
+  row_biases.for_each(call, [&](auto& bias) {
+    if (bias.learns(call)) bias.accumulate_gradient(*this, pair, h);
+  });
 }
 
 template <class Vec>

@@ -25,8 +25,8 @@ struct TensorView {
 //     float64. For each query they hold the weight in each bin of distances (the bins lie between `edges`, which ascend), the
 //     entropy in nats, and the weight on the first and on the last keys of its document. `rank` [rank_batch, keys] says how many
 //     keys of the same document come before each key; null where that is the key's index.
-//   grad_prefix_sum, grad_sink: sums in float64 with every sequence and every head, which the kernel adds to. All other gradients
-//     are like what they belong to, and written.
+//   grad_...: a gradient in float64 (double*) has the axes that are declared as `sums`, for example every sequence and
+//     every head, and the kernel adds to it. All other gradients are like what they belong to, and written.
 
 namespace {
 

@@ -24,6 +24,14 @@ struct Block {
   int32_t document_min, document_max;
 };
 
+// A block of queries and a block of keys. Without documents, row r of the block sees the columns from begin + r up to, but not
+// including, end + r.
+struct BlockPair {
+  const Block *q, *k;
+  i64 begin, end;
+  bool documents;  // whether some pairs are hidden because they belong to different documents
+};
+
 // One sequence of the batch, cut into blocks.
 struct SequenceBlocks {
   const Block *q, *k;
@@ -84,13 +92,5 @@ INLINE bool has_few_query_rows(const Call& call) { return call.queries * (call.h
 
 // Whether any pair needs its own segment. Where all queries share a scale, their segments are a bias per distance instead.
 INLINE bool evaluates_segments(const Plan& plan) { return plan.call->slope && !plan.all_share_scale; }
-
-// Whether backward saves P and dP of a block of queries: see DELTA in attention.cpp.
-INLINE bool saves_weights(const Plan& plan) {
-  const Call& call = *plan.call;
-  // The output of half precision is rounded too coarsely to compute delta from it.
-  const bool is_half = call.dtype == BFLOAT16 || call.dtype == FLOAT16;
-  return call.backward && (plan.grad_table || call.grad_slope || call.grad_content || call.grad_prefix_sum || is_half);
-}
 
 }  // namespace

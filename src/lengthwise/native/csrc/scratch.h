@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "plan.h"
+#include "row_biases.h"
 #include "vec.h"
 
 // How many bytes of the allocation a buffer of `size` bytes at address `at` takes. Tests put guards between the buffers.
@@ -65,9 +66,8 @@ struct Scratch {
   // derivative by each pair's distance feature.
   T *logits, *dS, *dfeature;
 
-  // One row of bias: what depends on the distance; the running sum and what depends on the distance; and the part of the
-  // running sum that all rows share.
-  T *distance_bias, *cumulative_bias, *key_bias;
+  // One row of bias: what depends on the distance.
+  T* distance_bias;
 
   // Vectors of distances: of a head, `count` of them as rows and as columns, and their gradient as rows; of the diagonals of a
   // pair of blocks, as columns, [width, DIAGONALS]. The content of a block of queries, its gradient, a row of sums, and weights
@@ -102,8 +102,10 @@ struct Scratch {
 
   signed char* keys_are_finite;  // of each block of keys; -1: not known yet
 
-  // Lays out the buffers from `base` on and returns how many bytes they take. With a base of null it only computes the size.
-  i64 allocate_scratch(void* base, const Plan& plan, i64 width, i64 max_visible_blocks, bool rows_in_place) {
+  // Lays out the buffers from `base` on, those of the row biases too, and returns how many bytes they take. With a base of null
+  // it only computes the size.
+  i64 allocate_scratch(void* base, const Plan& plan, i64 width, i64 max_visible_blocks, bool rows_in_place,
+                       RowBiases<Vec>& row_biases) {
     const Call& call = *plan.call;
     const bool backward = call.backward, segments = evaluates_segments(plan), search = segments && !plan.segment_starts;
     const i64 keys = call.keys;
@@ -129,8 +131,10 @@ struct Scratch {
     take(at, dfeature, backward && call.slope ? BLOCK_Q * ROW : 0);
     take(at, distance_bias, ROW);
     take(at, masked_sum, width);
-    take(at, cumulative_bias, call.prefix_sum ? (i64)ROW : 0);
-    take(at, key_bias, call.prefix_sum ? (i64)ROW : 0);
+    row_biases.for_each(call, [&](auto& bias) {
+      take(at, bias.row, ROW);
+      take(at, bias.shared_row, ROW);
+    });
     const i64 content_width = round_up(call.content_dim, N);
     take_vectors(at, key_vectors, key_vectors_of(call), content_width, backward);
     take_vectors(at, value_vectors, value_vectors_of(call), width, backward);

@@ -11,14 +11,6 @@ enum : i64 { PREFETCH_ROWS = 6 };
 
 namespace {
 
-// A block of queries and a block of keys. Without documents, row r of the block sees the columns from begin + r up to, but not
-// including, end + r.
-struct BlockPair {
-  const Block *q, *k;
-  i64 begin, end;
-  bool documents;  // whether some pairs are hidden because they belong to different documents
-};
-
 // How the part of the bias that depends on distances is computed for a pair of blocks.
 enum class BiasPath {
   DIAGONAL,        // one row of bias for all diagonals: a table, or segments whose queries share a scale
@@ -58,6 +50,7 @@ struct Worker {
   const i64 group;           // query heads of a key head
   const i64 query_offset;    // the index of the first query among the keys
   const T log2e = (T)1.4426950408889634, ln2 = (T)0.6931471805599453;
+  RowBiases<Vec> row_biases;
   Scratch scratch;
 
   // The unit of work: sequence `b` and a key head with its query heads and all blocks, or a part of them.
@@ -69,14 +62,12 @@ struct Worker {
 
   // The query head.
   const T *table, *slope, *intercept, *shared_bias, *shared_slope;
-  const double* prefix_sum;
   Relative key_vectors, value_vectors;
 
   // The block of queries, and its pair with a block of keys.
   bool shares_scale;           // all queries of the block have the plan's shared scale
   bool consecutive;            // both blocks have consecutive positions
   BiasPath bias_path;          // set where the bias depends on distances
-  bool keys_precede_queries;   // set where there is a running sum: all keys come before the first query
   bool content_is_finite;      // set where there are vectors that are multiplied by queries
   i64 visible_index = 0;       // where P is saved: which of the visible blocks of keys this is
   i64 max_visible_blocks = 0;  // where P is saved: the largest number of them that any block of queries has
@@ -86,7 +77,7 @@ struct Worker {
 
   explicit Worker(const Plan& plan)
       : plan(plan), call(*plan.call), width(round_up(plan.call->dim, N)), vectors(width / N),
-        group(plan.call->heads / plan.call->kv_heads), query_offset(plan.call->keys - plan.call->queries),
+        group(plan.call->heads / plan.call->kv_heads), query_offset(plan.call->keys - plan.call->queries), row_biases(call),
         key_vectors{key_vectors_of(call), round_up(call.content_dim, N), scratch.key_vectors},
         value_vectors{value_vectors_of(call), width, scratch.value_vectors} {}
   ~Worker() {
@@ -97,13 +88,18 @@ struct Worker {
   void select_unit();
 
   bool has_distance_bias() const { return call.table || call.slope; }
-  bool has_bias() const { return has_distance_bias() || call.prefix_sum; }
+  bool has_bias() const { return has_distance_bias() || row_biases.exist; }
   // The logit of the head's sink in units of log 2; -infinity where there is none, or where another unit counts it.
   T sink_logit(i64 h) const {
     const bool counted = call.sink && !(plan.split_keys && unit % plan.splits);
     return counted ? ((const T*)call.sink)[h] * log2e : (T)-INFINITY;
   }
-  bool saves_weights() const { return ::saves_weights(plan); }
+  // Whether backward saves P and dP of a block of queries: see DELTA in attention.cpp.
+  bool saves_weights() const {
+    // The output of half precision is rounded too coarsely to compute delta from it.
+    const bool is_half = call.dtype == BFLOAT16 || call.dtype == FLOAT16;
+    return call.backward && (plan.grad_table || call.grad_slope || call.grad_content || row_biases.learn || is_half);
+  }
   // Whether q k^T reads the keys in place instead of in panels.
   bool multiplies_in_place() const { return !call.backward && has_few_query_rows(call); }
 
@@ -154,6 +150,7 @@ struct Worker {
 
   // ---- bias.h
 
+  const T* dS_row(i64 r) const { return scratch.dS + N + r * ROW; }  // row r of the block of queries
   void select_head(i64 h);
   void check_shared_scale(const Block& q);
   void prepare_bias(const Block& q, const Block& k);
@@ -192,13 +189,6 @@ struct Worker {
   void accumulate_segment_runs_row(const BlockPair& pair, i64 r, i64 visible, double* grad_query_scale);
   void accumulate_segment_search(const BlockPair& pair, i64 r, const BiasGradients& grad);
   void accumulate_shared_scale(const BlockPair& pair, const BiasGradients& grad);
-
-  // ---- bias_cumulative.h
-
-  const double* prefix_sum_of(i64 h) const;
-  void prepare_cumulative_bias(const Block& q, const Block& k);
-  T* cumulative_bias_row(const Block& q, const Block& k, i64 r, i64 visible);
-  void accumulate_cumulative(const BlockPair& pair, i64 h) const;
 
   // ---- relative.h
 

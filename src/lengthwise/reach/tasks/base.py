@@ -1,11 +1,11 @@
 """What retrieval tasks have in common: sentences inside a long text, a question at its end, and one correct answer.
 
-A task is a pure function of a generator of random numbers and a depth. Names and numbers come from the generator, and everything
-else of a prompt is the given text. A question repeats the beginning of the sentence that answers it, so a model without training in
-answering questions can continue it.
+A task is a pure function of a generator of random numbers and a depth. Names and numbers come from the generator, and
+everything else of a prompt is the given text. A question repeats the beginning of the sentence that answers it, so a
+model without training in answering questions can continue it.
 
-In the format of a chat, the user's message has the text, a request and the question, and the answer of the model begins with the
-question. So the tokens that have to be predicted are the same.
+In the format of a chat, the user's message has the text, a request and the question, and the answer of the model begins
+with the question. So the tokens that have to be predicted are the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,8 +82,8 @@ def assemble(
 ) -> Prompt:
     """Return the example with exactly `length` tokens, filled up with the beginning of `text`.
 
-    `prefix`: tokens before every text, such as BOS; `chat` has its own instead. Raises `ConfigError` if the example itself is
-    longer than three quarters of `length`, because then there would be little to search.
+    `prefix`: tokens before every text, such as BOS; `chat` has its own instead. Raises `ConfigError` if the example
+    itself is longer than three quarters of `length`, because then there would be little to search.
     """
     begin, request = "\n", []
     if chat is not None:

@@ -8,7 +8,9 @@ WORDS, SHOWN = 12, 4
 
 
 class Copying:
-    """The text contains a passage of twelve invented words. The question is its first four words, the answer the others."""
+    """The text contains a passage of twelve invented words. The question is its first four words, the answer the
+    others.
+    """
 
     name = "copying"
 

@@ -7,19 +7,19 @@
     Input: 1 1 0 0 1 0 1 1
     Label:
 
-Source of "mpt" and "llama-2": "How Do Position Encodings Affect Length Generalization?", which prints both prompts, for MPT-7B
-and for Llama-2-7B. Its slides have a blank line between any two lines. Whether the prompts had one line feed or two is not known;
-here it is one. `<s>` before `[INST]` is the token that Llama's tokenizer adds to every text, so it is not part of the text here.
-Source of "plain": Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn
-Discrete Functions", and its code ("basic").
+Source of "mpt" and "llama-2": "How Do Position Encodings Affect Length Generalization?", which prints both prompts, for
+MPT-7B and for Llama-2-7B. Its slides have a blank line between any two lines. Whether the prompts had one line feed or
+two is not known; here it is one. `<s>` before `[INST]` is the token that Llama's tokenizer adds to every text, so it is
+not part of the text here. Source of "plain": Bhattamishra et al. 2023, "Understanding In-Context Learning in
+Transformers and LLMs by Learning to Learn Discrete Functions", and its code ("basic").
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 SYSTEM = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
 INSTRUCTION = (
-    "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-    "represented by these input-label examples. Predict {label}(either 0 or 1) for the final input."
+    "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean "
+    "function represented by these input-label examples. Predict {label}(either 0 or 1) for the final input."
 )
 THESIS = INSTRUCTION.format(label="the 'Label'")  # printed without a space
 PLAIN = INSTRUCTION.format(label="the label ")

@@ -8,7 +8,9 @@ HOPS = 3
 
 
 class Variables:
-    """The first variable is set to a number, and each further one to the variable before it, in the order of the text."""
+    """The first variable is set to a number, and each further one to the variable before it, in the order
+    of the text.
+    """
 
     name = "variables"
 

@@ -18,8 +18,8 @@ Row = dict[str, Any]
 class Columns:
     """The horizontal axis of lines and curves, from `low` to `high`, with `padding` pixels at both ends.
 
-    `at`: where its texts are, ascending. `ticks`: the text below each one, or its lines. `heads`: the head of the tooltip in each
-    column, and a note beside it.
+    `at`: where its texts are, ascending. `ticks`: the text below each one, or its lines. `heads`: the head of the
+    tooltip in each column, and a note beside it.
     """
 
     at: Sequence[float]
@@ -33,7 +33,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Range:
-    """A vertical axis from `low` to `high`. Arrows at the upper edge mark means above it. `name`: the text of its button."""
+    """A vertical axis from `low` to `high`. Arrows at the upper edge mark means above it. `name`: the text of its
+    button.
+    """
 
     name: str
     low: float
@@ -42,7 +44,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical rule `at` a place, with the texts above it to its left and to its right. The second may have a short form."""
+    """A vertical rule `at` a place, with the texts above it to its left and to its right. The second may have a short
+    form.
+    """
 
     at: float | str
     left: str = ""
@@ -53,17 +57,19 @@ class Mark:
 class Chart:
     """A chart of rows. A row of every kind has a `label`, which the legend hides, a place `x` and a height `y`.
 
-    - "lines": lines with points, and bands from `low` to `high` where a row has them. `name` tells lines apart. The tooltip
-      shows `mean`, `interval` and `n`. Rows with `baseline`, the kind of a baseline, are dashed grey lines.
+    - "lines": lines with points, and bands from `low` to `high` where a row has them. `name` tells lines apart. The
+      tooltip shows `mean`, `interval` and `n`. Rows with `baseline`, the kind of a baseline, are dashed grey lines.
     - "curves": thin lines in a small chart, of `opacity`. `name` tells them apart.
-    - "bars": the labels side by side at each text `x`, with whiskers from `low` to `high`, and a line at the heights `step`.
+    - "bars": the labels side by side at each text `x`, with whiskers from `low` to `high`, and a line at the heights
+      `step`.
     - "heat map": a cell for each text `x` and label, whose colour is stronger where `y`, from 0 to 1, is larger.
 
-    `described`: the text for screen readers. `looks`: those of the labels. `ranges`: the vertical axes that the reader can choose
-    from; `start` is the first one shown. `shaded`: parts of the horizontal axis. `ends`: rows of the texts at the ends of lines.
+    `described`: the text for screen readers. `looks`: those of the labels. `ranges`: the vertical axes that the reader
+    can choose from; `start` is the first one shown. `shaded`: parts of the horizontal axis. `ends`: rows of the texts
+    at the ends of lines.
     `better`: what comes first in the tooltip, "lower" or "higher".
-    The page says in the text around a chart what it shows. A chart in a file of its own says it itself: its `title`, a `note`,
-    and the names of its axes (`across`, `upwards`).
+    The page says in the text around a chart what it shows. A chart in a file of its own says it itself: its `title`, a
+    `note`, and the names of its axes (`across`, `upwards`).
     """
 
     kind: Literal["lines", "curves", "bars", "heat map"]
@@ -111,9 +117,9 @@ def curve(label: str, points: Iterable[tuple[float, float]], name: str | int = 0
 def averaged(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return at most `MAX_POINTS` points: of more, each is the mean of neighbours."""
     size = max(1, -(-len(points) // MAX_POINTS))
-    parts = (points[n : n + size] for n in range(0, len(points), size))
+    groups = (points[n : n + size] for n in range(0, len(points), size))
     return [
-        (math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)) for xs, ys in (zip(*part, strict=True) for part in parts)
+        (math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)) for xs, ys in (zip(*group, strict=True) for group in groups)
     ]
 
 
@@ -128,7 +134,9 @@ def curve_chart(
     shaded: Sequence[tuple[float, float]] = (),
     height: int = SMALL,
 ) -> Chart:
-    """Return a chart of curves between the ends of both axes. What is outside is cut off. `unit`: of the horizontal axis."""
+    """Return a chart of curves between the ends of both axes. What is outside is cut off. `unit`: of the horizontal
+    axis.
+    """
     first, last = ends
     last = last if last > first else first + 1
     columns = Columns(at=(first, last), low=first, high=last, ticks=(f"{first:,}", f"{last:,}{unit}"))

@@ -20,7 +20,8 @@ OCTAVES = 0.3  # left and right of the outer lengths
 
 @dataclass(frozen=True)
 class Line:
-    """A line with intervals: in each column a score, or None. `counts`: what each score is a mean of, or one text for all.
+    """A line with intervals: in each column a score, or None. `counts`: what each score is a mean of, or one text for
+    all.
 
     `label`: of the legend's key that hides it. `name`: of the line in the tooltip and at its end; by default its label.
     """
@@ -36,7 +37,9 @@ class Line:
         return [i.mean for i in self.scores if i is not None and math.isfinite(i.mean)]
 
     def rows(self, at: Sequence[float]) -> list[Row]:
-        """Return a row for each column. A score that is missing or not finite is null, which interrupts the line there."""
+        """Return a row for each column. A score that is missing or not finite is null, which interrupts the
+        line there.
+        """
         counts = [self.counts] * len(at) if isinstance(self.counts, str) else self.counts
         rows = []
         for x, score, n in zip(at, self.scores, counts, strict=True):
@@ -84,7 +87,8 @@ def line_chart(
     height: int = HEIGHT,
     **more: Any,
 ) -> Chart:
-    """Return a chart of lines with their intervals as bands. The names of lines, or of `baselines` if given, are at their ends.
+    """Return a chart of lines with their intervals as bands. The names of lines, or of `baselines` if given, are at
+    their ends.
 
     `choices`: the vertical axes that the reader can choose from. `more`: other fields of the chart.
     """
@@ -124,7 +128,8 @@ def _ends(ends: Sequence[tuple[str, str, float, str]], choices: Sequence[Range],
 
 
 def label_heights(targets: Sequence[float], height: float) -> list[float]:
-    """Return heights for labels near the targets, in the same order: within the chart and at least `LABEL_DISTANCE` apart.
+    """Return heights for labels near the targets, in the same order: within the chart and at least `LABEL_DISTANCE`
+    apart.
 
     Where there are too many labels for the chart, the upper ones lie above it.
     """

@@ -1,4 +1,6 @@
-"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
+"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is
+downloaded.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,9 @@ class Panel:
 
 
 def picture(panels: Sequence[Panel], suffix: str) -> bytes:
-    """Return the panels, one above the other, as a file of the format "svg", "png" or "pdf", in light colours on white."""
+    """Return the panels, one above the other, as a file of the format "svg", "png" or "pdf", in light
+    colours on white.
+    """
     import vl_convert
 
     text = _with_colours(drawing(panels, background="var(--paper)"), variables()[0])
@@ -83,9 +87,11 @@ def _with_colours(text: str, values: Mapping[str, str]) -> str:
 
 
 def _on_white(colour: str) -> str:
-    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that notation."""
+    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that
+    notation.
+    """
     match = re.fullmatch(r"rgb\((\d+) (\d+) (\d+) / (\d+)%\)", colour)
     if match is None:
         return colour
     share = int(match[4]) / 100
-    return "#" + "".join(f"{round(255 - share * (255 - int(part))):02x}" for part in match.groups()[:3])
+    return "#" + "".join(f"{round(255 - share * (255 - int(channel))):02x}" for channel in match.groups()[:3])

@@ -9,7 +9,9 @@ SMALLEST = 1e-300  # below, powers of ten cannot be divided any further
 
 
 def nice_top(highest: float) -> float:
-    """Return the smallest end of an axis from 0 that is at least `highest` and 3 to 5 steps of 1, 2 or 5 times a power of ten."""
+    """Return the smallest end of an axis from 0 that is at least `highest` and 3 to 5 steps of 1, 2 or 5 times a power
+    of ten.
+    """
     if not highest > SMALLEST or not math.isfinite(highest):
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest / 5))
@@ -18,7 +20,9 @@ def nice_top(highest: float) -> float:
 
 
 def robust_top(values: Iterable[float], reach: float = 4) -> float:
-    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if that is lower."""
+    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if
+    that is lower.
+    """
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return 1.0
@@ -33,7 +37,9 @@ def top_of_intervals(intervals: Iterable[Interval]) -> float:
 
 
 def frame(values: Iterable[float]) -> tuple[float, float]:
-    """Return round ends of a vertical axis around all values. It begins at 0 if the values are far apart and not below 0."""
+    """Return round ends of a vertical axis around all values. It begins at 0 if the values are far apart and not below
+    0.
+    """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     spread = max(high - low, 0.01 * max(abs(low), abs(high)), 1e-9)
@@ -49,7 +55,8 @@ def frame(values: Iterable[float]) -> tuple[float, float]:
 def robust_frame(intervals: Iterable[Interval], reach: float = 4) -> tuple[float, float]:
     """Return round ends of an axis around intervals, so that a few very high means do not flatten the others.
 
-    A mean is too high if it is farther from the lowest one than `reach` times the median is, or a fourth of the lowest mean.
+    A mean is too high if it is farther from the lowest one than `reach` times the median is, or a fourth of the lowest
+    mean.
     """
     known = sorted((i for i in intervals if math.isfinite(i.mean)), key=lambda i: i.mean)
     if not known:

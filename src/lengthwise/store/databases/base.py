@@ -1,4 +1,6 @@
-"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
+"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else
+with plain SQL.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -19,7 +21,8 @@ class Database(ABC):
     """An open database. A new kind of database is one module and one line in `DATABASES` (`__init__.py`).
 
     `name`: how messages call it, without user and password. `url`: the address with which another process opens it.
-    `timeout`: seconds to wait for another program's lock. `path`: its file on this machine; None for a database on a server.
+    `timeout`: seconds to wait for another program's lock. `path`: its file on this machine; None for a database on a
+    server.
     """
 
     drivers: ClassVar[tuple[str, ...]]  # what comes before :// in its addresses
@@ -36,7 +39,9 @@ class Database(ABC):
     @classmethod
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises `StoreError`."""
+        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises
+        `StoreError`.
+        """
 
     @abstractmethod
     def check(self, create: bool) -> None:
@@ -110,8 +115,8 @@ class Database(ABC):
         if schema.version.name not in existing:
             if existing and not self.shared:
                 raise StoreError(
-                    f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another folder "
-                    "or file"
+                    f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another "
+                    "folder or file"
                 )
             return False
         revision = connection.scalar(select(schema.version.c.version_num))
@@ -122,5 +127,10 @@ class Database(ABC):
             raise StoreError(
                 f"{self.name} has revision {shown} of the tables, but this lengthwise reads only revision "
                 f"{schema.REVISION}; {fix}, or give another folder"
+            )
+        if missing := sorted(schema.tables.tables.keys() - set(existing)):
+            raise StoreError(
+                f"{self.name} was written by an earlier version of lengthwise, whose tables differ (it has no table "
+                f"{missing[0]!r}); give a new folder, or use the version that wrote it"
             )
         return True

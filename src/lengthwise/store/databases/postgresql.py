@@ -52,14 +52,14 @@ class PostgreSQL(Database):
                 )
 
     def explain(self, error: DBAPIError) -> str | None:
-        found = getattr(error.orig, "sqlstate", "")
-        if found == _LOCK_NOT_AVAILABLE:
+        code = getattr(error.orig, "sqlstate", "")
+        if code == _LOCK_NOT_AVAILABLE:
             return locked(self.name, self.timeout)
-        if found in _SHUTTING_DOWN or error.connection_invalidated:
+        if code in _SHUTTING_DOWN or error.connection_invalidated:
             raise StoreUnreachable(
                 f"{self.name} has closed the connection; start the server, and run this command again"
             )
-        if found is not None or not isinstance(error, OperationalError):
+        if code is not None or not isinstance(error, OperationalError):
             return None
         reason = first_line(error).removeprefix("connection is bad: ")  # there is no connection
         if "password" in reason:
@@ -78,7 +78,9 @@ class PostgreSQL(Database):
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATION_LOCK})
 
     def begin_reading(self, connection: Connection) -> None:
-        """Read one snapshot. By default, every query of a transaction would see what others have committed before it."""
+        """Read one snapshot. By default, every query of a transaction would see what others have committed
+        before it.
+        """
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 
     def disconnect(self) -> None:

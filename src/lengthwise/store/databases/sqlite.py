@@ -1,7 +1,7 @@
 """SQLite: one file that several processes on one machine can share.
 
-Writers take the file's lock when their transaction begins, and readers use the write-ahead log. Where SQLite cannot create the
-files of a log, and there is none, the file is read alone.
+Writers take the file's lock when their transaction begins, and readers use the write-ahead log. Where SQLite cannot
+create the files of a log, and there is none, the file is read alone.
 """
 
 import os
@@ -97,12 +97,13 @@ class SQLite(Database):
     def require_unchanged(self) -> None:
         """Raise `StoreGone` if the file was deleted or replaced since it was opened.
 
-        SQLite would continue without an error, but the file that it writes to has no name any more and disappears at the end.
+        SQLite would continue without an error, but the file that it writes to has no name any more and disappears at
+        the end.
         """
         if self.identity is not None and _identity(self.path) != self.identity:
             raise StoreGone(
-                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
-                "the same command again to start from the beginning"
+                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore "
+                "it, or run the same command again to start from the beginning"
             )
 
     def explain(self, error: DBAPIError) -> str | None:
@@ -115,8 +116,8 @@ class SQLite(Database):
             return damaged(self.name, first_line(error))
         if code == sqlite3.SQLITE_FULL:
             return (
-                f"{self.name} could not be written because the disk is full; free some space and run this command again "
-                "(stored results are not affected)"
+                f"{self.name} could not be written because the disk is full; free some space and run this command "
+                "again (stored results are not affected)"
             )
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             return read_only(self.name)
@@ -173,7 +174,9 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
 
 
 def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
-    """Turn on the log. Retry until the timeout: SQLite fails at once, without waiting, if two processes create the same file."""
+    """Turn on the log. Retry until the timeout: SQLite fails at once, without waiting, if two processes create the same
+    file.
+    """
     end = time.monotonic() + timeout
     while True:
         raw = engine.raw_connection()  # this statement must be outside of any transaction

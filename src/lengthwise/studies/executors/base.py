@@ -19,12 +19,13 @@ class WorkerError(ValueError):
 class Executor(ABC):
     """Workers that take a study's runs from the store until all are finished. One call of `execute` has one executor.
 
-    `execute` adds the study to the store, decides how many workers are needed, and calls `start`. Then it calls `poll` again and
-    again, until no worker is left or a signal arrives. At the end, also after an error, it calls `stop`, `poll` until no worker
-    is left, and `close`.
+    `execute` adds the study to the store, decides how many workers are needed, and calls `start`. Then it calls `poll`
+    again and again, until no worker is left or a signal arrives. At the end, also after an error, it calls `stop`,
+    `poll` until no worker is left, and `close`.
     A new executor is one module and one line in `EXECUTORS` (`__init__.py`), and its settings in `config/executors.py`.
 
-    `config`: its settings. `spec`: what a worker needs, as plain data for other processes. `emit`: takes the events of runs.
+    `config`: its settings. `spec`: what a worker needs, as plain data for other processes. `emit`: takes the events of
+    runs.
     """
 
     stop_seconds: ClassVar[float] = 30.0  # for the last checkpoints of the workers after `stop`
@@ -37,7 +38,9 @@ class Executor(ABC):
 
     @classmethod
     def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
-        """Raise `ConfigError` if no worker could work, before anything is created. `store`: the address of the database, if any."""
+        """Raise `ConfigError` if no worker could work, before anything is created. `store`: the address of the
+        database, if any.
+        """
         compute.require_usable()
 
     @abstractmethod
@@ -71,7 +74,9 @@ class Executor(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ask all workers to save a checkpoint, to release their runs and to end. It may be called again, and while polling."""
+        """Ask all workers to save a checkpoint, to release their runs and to end. It may be called again, and while
+        polling.
+        """
 
     @abstractmethod
     def kill(self) -> None:

@@ -62,12 +62,12 @@ class RayExecutor(RemoteExecutor):
                 address = self.config.address or "started here"
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise WorkerError(
-                    f"the Ray cluster {address} cannot be used: {reason}; start it, or correct the address (a cluster with token "
-                    "authentication needs RAY_AUTH_MODE=token)"
+                    f"the Ray cluster {address} cannot be used: {reason}; start it, or correct the address (a cluster "
+                    "with token authentication needs RAY_AUTH_MODE=token)"
                 ) from error
             self.started_ray = True
-        # With a GPU, Ray ends the process after each task, because the next one may get another GPU. It decides this here, so
-        # `options` would be too late for the GPUs.
+        # With a GPU, Ray ends the process after each task, because the next one may get another GPU. It decides this
+        # here, so `options` would be too late for the GPUs.
         task = ray.remote(
             num_cpus=self.config.cpus or self.spec.compute.threads * self.spec.compute.devices_per_run,
             num_gpus=self.config.gpus,

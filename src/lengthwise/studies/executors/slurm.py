@@ -52,8 +52,8 @@ class SlurmExecutor(RemoteExecutor):
         for program in ("sbatch", "squeue", "scancel", "srun"):
             if shutil.which(program) is None:
                 raise ConfigError(
-                    f"there is no {program} on this machine; run this command on a login node of a Slurm cluster, or use "
-                    "--on local"
+                    f"there is no {program} on this machine; run this command on a login node of a Slurm cluster, or "
+                    "use --on local"
                 )
         require_consistent(config.gpus, compute, store)
         if config.partition is not None:
@@ -119,7 +119,8 @@ class SlurmExecutor(RemoteExecutor):
         self.progress = progress
         if self.fruitless >= MAX_FRUITLESS:
             raise WorkerError(
-                f"the jobs of Slurm ended before the study was finished; their logs are in {self.folder}{self._last_words()}"
+                "the jobs of Slurm ended before the study was finished; their logs are in "
+                f"{self.folder}{self._last_words()}"
             )
         self._submit(self.workers(self.watcher.unfinished))
 

@@ -47,8 +47,8 @@ class TorchrunExecutor(InlineExecutor):
             self.unfinished = self.store.is_unfinished(self.spec.study)
             if self.unfinished:
                 raise WorkerError(
-                    "the processes cannot continue together after an error in one of them; run the same command again, or let "
-                    "torchrun do so with --max-restarts"
+                    "the processes cannot continue together after an error in one of them; run the same command again, "
+                    "or let torchrun do so with --max-restarts"
                 )
 
     def kill(self) -> None:

@@ -107,7 +107,7 @@ class Watcher:
         self.ended += row.status in ("done", "failed")
         if row.status == "done":
             scores = self.store.scores([row.key])
-            means = tuple((score.length, score.mean) for score in scores if "shift" not in score.asked)
+            means = tuple((score.length, score.mean) for score in scores if "shift" not in score.question)
             self.emit(Done(key=row.key, scores=means, shift_scores=len(scores) - len(means), seconds=seconds))
         elif row.status == "failed":
             self.emit(Failed(key=row.key, error=row.error or "unknown"))
@@ -116,7 +116,9 @@ class Watcher:
 
 
 class RemoteExecutor(Executor):
-    """An executor whose workers write to the store and tell this process nothing. They have to find the same results folder."""
+    """An executor whose workers write to the store and tell this process nothing. They have to find the same results
+    folder.
+    """
 
     remote = True
 
@@ -141,7 +143,9 @@ class RemoteExecutor(Executor):
 
 
 def require_consistent(gpus: float, compute: Compute, store: str | None) -> None:
-    """Raise `ConfigError` for a GPU that is not used or not reserved, and for a password that would be written to a disk."""
+    """Raise `ConfigError` for a GPU that is not used or not reserved, and for a password that would be written to a
+    disk.
+    """
     if bool(gpus) != (compute.device != "cpu"):
         fix = "add --device cuda" if gpus else "add --gpus 1"
         raise ConfigError(f"gpus is {gpus:g} but device is {compute.device}; {fix}")
@@ -151,6 +155,6 @@ def require_consistent(gpus: float, compute: Compute, store: str | None) -> None
         )
     if store is not None and (make_url(store).password or "password" in make_url(store).query):
         raise ConfigError(
-            "the address of the database must not contain a password, because the cluster may write it to a disk; write it into "
-            "~/.pgpass on each machine"
+            "the address of the database must not contain a password, because the cluster may write it to a disk; "
+            "write it into ~/.pgpass on each machine"
         )

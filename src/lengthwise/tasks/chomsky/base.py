@@ -24,24 +24,26 @@ PLUS, MINUS, TIMES = "+", "-", "*"
 class ChomskyTask(SequenceTask):
     """A task of Delétang et al. 2023. `length` counts the symbols of the question.
 
-    `level`: the level of the Chomsky hierarchy that the paper assigns: regular (a finite automaton solves the task), context-free
-    (an automaton with a stack), or context-sensitive (one with a tape of limited length).
-    `shortest`, `step`: the lengths with examples are `shortest`, `shortest + step`, ... A training step draws one of those.
+    `level`: the level of the Chomsky hierarchy that the paper assigns: regular (a finite automaton solves the task),
+    context-free (an automaton with a stack), or context-sensitive (one with a tape of limited length).
+    `shortest`, `step`: the lengths with examples are `shortest`, `shortest + step`, ... A training step draws one of
+    those.
 
-    The score is the share of answer tokens that are correct under teacher forcing: each is predicted after the correct tokens
-    before it. If the length of the question does not determine that of the answer (`scores_end`), EOS counts as a token of the
-    answer, as the end symbol of the paper does. Exact matches of the whole answer and EOS are stored beside the score.
+    The score is the share of answer tokens that are correct under teacher forcing: each is predicted after the correct
+    tokens before it. If the length of the question does not determine that of the answer (`scores_end`), EOS counts as
+    a token of the answer, as the end symbol of the paper does. Exact matches of the whole answer and EOS are stored
+    beside the score.
 
-    The baseline `most frequent token` is the floor: it predicts the token that follows the previous token of the answer most
-    often in the test examples of a length. So it knows what teacher forcing gives away. The paper calls a task solved if the
-    mean accuracy over lengths 41 ... 500 is at least 0.9.
+    The baseline `most frequent token` is the floor: it predicts the token that follows the previous token of the answer
+    most often in the test examples of a length. So it knows what teacher forcing gives away. The paper calls a task
+    solved if the mean accuracy over lengths 41 ... 500 is at least 0.9.
 
     Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Code: google-deepmind/neural_networks_chomsky_hierarchy, tasks.
-    Differs: their models predict all tokens of an answer at once, at empty tokens after the question. So on answers of several
-    tokens our accuracy is the higher one (the previous token of a sorted sequence nearly determines the next one). Their mean is
-    one over all tokens, ours one over examples. They train and test on the same distribution without a test split. At lengths
-    with at most 4,096 questions, ours are uniform over all of them.
+    Differs: their models predict all tokens of an answer at once, at empty tokens after the question. So on answers of
+    several tokens our accuracy is the higher one (the previous token of a sorted sequence nearly determines the next
+    one). Their mean is one over all tokens, ours one over examples. They train and test on the same distribution
+    without a test split. At lengths with at most 4,096 questions, ours are uniform over all of them.
     """
 
     metric = TOKEN_ACCURACY
@@ -66,8 +68,8 @@ class ChomskyTask(SequenceTask):
         if length < self.shortest or (length - self.shortest) % self.step:
             parity = "" if self.step == 1 else f"an {'odd' if self.shortest % 2 else 'even'} number, "
             raise ConfigError(
-                f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least {self.shortest}, got "
-                f"{length}"
+                f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least "
+                f"{self.shortest}, got {length}"
             )
 
     def training_batch(

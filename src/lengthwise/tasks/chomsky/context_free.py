@@ -49,9 +49,9 @@ class StackManipulation(AnsweredTask):
         targets  0   1 1 PUSH1 POP   POP SEP 1   0 EOS
                                              ‾‾‾‾‾‾‾‾‾
 
-    0 1 1 0 PUSH1 POP POP → 1 1 0. The stack is given from bottom to top and answered from top to bottom. POP does nothing on an
-    empty stack: 1 1 0 POP POP POP → no token, so only EOS is scored. The number of bits at the beginning is uniform over
-    1 ... length − 1; bits and actions are uniform. At length 1 there is a bit and no action.
+    0 1 1 0 PUSH1 POP POP → 1 1 0. The stack is given from bottom to top and answered from top to bottom. POP does
+    nothing on an empty stack: 1 1 0 POP POP POP → no token, so only EOS is scored. The number of bits at the beginning
+    is uniform over 1 ... length − 1; bits and actions are uniform. At length 1 there is a bit and no action.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 
@@ -106,8 +106,8 @@ class ModularArithmeticBrackets(ChomskyTask):
         targets  (   - 2 + 4 ) SEP 2   EOS
                                    ‾‾‾‾‾‾‾
 
-    ( - 2 + ( 3 * 4 ) ) → 0. Up to 4 symbols, an expression is d, -d, (d) or (-d), with a uniform digit d. Longer ones are
-    ( left sign right ), where the size of the left part is uniform, and so is the sign over +, − and *.
+    ( - 2 + ( 3 * 4 ) ) → 0. Up to 4 symbols, an expression is d, -d, (d) or (-d), with a uniform digit d. Longer ones
+    are ( left sign right ), where the size of the left part is uniform, and so is the sign over +, − and *.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 
@@ -129,7 +129,8 @@ class ModularArithmeticBrackets(ChomskyTask):
 
 
 class SolveEquation(ChomskyTask):
-    """Find the digit x in an equation modulo 5, a context-free task. `length` counts the symbols of the equation, at least 3.
+    """Find the digit x in an equation modulo 5, a context-free task. `length` counts the symbols of the equation, at
+    least 3.
 
     Length 7, the scored targets underlined (the answer and EOS):
 
@@ -137,14 +138,14 @@ class SolveEquation(ChomskyTask):
         targets  (   x - 4 ) = 2 SEP 1   EOS
                                      ‾‾‾‾‾‾‾
 
-    ( x - ( 3 + - 4 ) ) = 2 → 1. The left side is an expression as in `ModularArithmeticBrackets`, without products and with one
-    digit replaced by x; the right side is its value.
+    ( x - ( 3 + - 4 ) ) = 2 → 1. The left side is an expression as in `ModularArithmeticBrackets`, without products and
+    with one digit replaced by x; the right side is its value.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 
     Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
-    Differs: here each digit is replaced equally often. The authors' code draws a symbol and takes the next digit from there, so it
-    more often replaces digits that are preceded by brackets and signs.
+    Differs: here each digit is replaced equally often. The authors' code draws a symbol and takes the next digit from
+    there, so it more often replaces digits that are preceded by brackets and signs.
     """
 
     level = "context-free"

@@ -43,8 +43,8 @@ class DuplicateString(StringTask):
 
 
 class MissingDuplicate(AnsweredTask):
-    """Find a bit that is missing in one of two equal strings, a context-sensitive task. `length` counts the bits of both and is
-    even.
+    """Find a bit that is missing in one of two equal strings, a context-sensitive task. `length` counts the bits of
+    both and is even.
 
     Length 6, the scored targets underlined (the answer and EOS):
 
@@ -84,8 +84,8 @@ class MissingDuplicate(AnsweredTask):
 
 
 class OddsFirst(StringTask):
-    """Write the first, third, fifth, ... bit of a string and then the second, fourth, ..., a context-sensitive task. `length`
-    counts the bits.
+    """Write the first, third, fifth, ... bit of a string and then the second, fourth, ..., a context-sensitive task.
+    `length` counts the bits.
 
     Length 5, the scored targets underlined (the answer and EOS):
 
@@ -164,8 +164,8 @@ class NumbersTask(AnsweredTask):
 class BinaryOperation(NumbersTask):
     """The base class of addition and multiplication of two binary numbers, the lowest bit first.
 
-    The number of bits of the first number is uniform over 1 ... length − 2, and each number is uniform over the positive numbers
-    with at most that many bits, so it can end in zeros.
+    The number of bits of the first number is uniform over 1 ... length − 2, and each number is uniform over the
+    positive numbers with at most that many bits, so it can end in zeros.
     """
 
     shortest = 3
@@ -231,8 +231,8 @@ class BinaryAddition(BinaryOperation):
         targets  0   1 + 1 1 SEP 1   0 1 EOS
                                  ‾‾‾‾‾‾‾‾‾‾‾
 
-    0 0 1 + 0 1 1 0 1 → 0 1 0 1 1 (4 + 22 = 26). Numbers and sums have their lowest bit first; a sum ends with its highest bit that
-    is 1. The sizes of the numbers are uniform, and a number can end in zeros, but is not 0.
+    0 0 1 + 0 1 1 0 1 → 0 1 0 1 1 (4 + 22 = 26). Numbers and sums have their lowest bit first; a sum ends with its
+    highest bit that is 1. The sizes of the numbers are uniform, and a number can end in zeros, but is not 0.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 
@@ -280,8 +280,8 @@ class ComputeSqrt(NumbersTask):
         targets  1   0 0 1 0 1 SEP 1   1 0 EOS
                                    ‾‾‾‾‾‾‾‾‾‾‾
 
-    1 0 0 1 0 1 → 1 1 0 (⌊√37⌋ = 6). Numbers have their highest bit first. They are uniform over the positive numbers with at most
-    `length` bits, so they can begin with zeros; so can the root, which has half as many bits (rounded up).
+    1 0 0 1 0 1 → 1 1 0 (⌊√37⌋ = 6). Numbers have their highest bit first. They are uniform over the positive numbers
+    with at most `length` bits, so they can begin with zeros; so can the root, which has half as many bits (rounded up).
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 

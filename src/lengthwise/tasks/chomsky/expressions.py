@@ -20,11 +20,11 @@ def draw_expressions(
 ) -> tuple[Int[Tensor, "b n"], Int[Tensor, " b"]]:
     """Draw expressions of exactly `length` symbols; return their word ids and their values.
 
-    Up to 4 symbols: d, -d, (d) or (-d), with a uniform digit d. Longer: (left sign right), with a uniform size of the left part and
-    a uniform one of the first `signs` of +, − and *.
+    Up to 4 symbols: d, -d, (d) or (-d), with a uniform digit d. Longer: (left sign right), with a uniform size of the
+    left part and a uniform one of the first `signs` of +, − and *.
 
-    Each round splits all parts of all expressions of that depth at once. Digits are written after the last round, and values are
-    computed in the opposite order.
+    Each round splits all parts of all expressions of that depth at once. Digits are written after the last round, and
+    values are computed in the opposite order.
     """
     words = np.full(count * length, -1)  # of all expressions, one after the other
     starts, sizes = np.arange(0, count * length, length), np.full(count, length)
@@ -52,7 +52,9 @@ def draw_expressions(
 
 
 def _write_short(words: np.ndarray, starts: np.ndarray, sizes: np.ndarray, generator: torch.Generator) -> np.ndarray:
-    """Draw the digits of the parts of 1 to 4 symbols, write these symbols into `words`, and return the parts' values."""
+    """Draw the digits of the parts of 1 to 4 symbols, write these symbols into `words`, and return the
+    parts' values.
+    """
     digits = torch.randint(MODULUS, (len(starts),), generator=generator).numpy()
     negative, in_brackets = sizes % 2 == 0, sizes > 2
     places = starts + negative + in_brackets

@@ -10,7 +10,8 @@ from lengthwise.tasks.sequences import combinations
 
 
 class EvenPairs(StringTask):
-    """Decide whether the number of neighbours that differ is even (0) or odd (1), a regular task. `length` counts the bits.
+    """Decide whether the number of neighbours that differ is even (0) or odd (1), a regular task. `length` counts the
+    bits.
 
     Length 5, the scored targets underlined (the answer and EOS):
 
@@ -18,7 +19,8 @@ class EvenPairs(StringTask):
         targets  0   0 1 1 1 SEP 1   EOS
                                  ‾‾‾‾‾‾‾
 
-    0 0 1 1 1 0 → 0 (01 and 10); 0 1 0 1 0 0 1 → 1 (five pairs differ). It is even if the first and the last bit are equal.
+    0 0 1 1 1 0 → 0 (01 and 10); 0 1 0 1 0 0 1 → 1 (five pairs differ). It is even if the first and the last bit are
+    equal.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 
@@ -79,8 +81,8 @@ class CycleNavigation(StringTask):
 
 
 class ModularArithmetic(AnsweredTask):
-    """Compute the value of an expression without brackets modulo 5, a regular task. `length` counts its digits and signs, and is
-    odd.
+    """Compute the value of an expression without brackets modulo 5, a regular task. `length` counts its digits and
+    signs, and is odd.
 
     Length 5, the scored targets underlined (the answer and EOS):
 
@@ -88,7 +90,8 @@ class ModularArithmetic(AnsweredTask):
         targets  1   + 2 * 3 SEP 2   EOS
                                  ‾‾‾‾‾‾‾
 
-    1 + 2 * 3 → 2 (7 modulo 5); 1 - 1 - 1 → 4. Digits are uniform over 0 ... 4 and signs over +, − and *; products come first.
+    1 + 2 * 3 → 2 (7 modulo 5); 1 - 1 - 1 → 4. Digits are uniform over 0 ... 4 and signs over +, − and *; products come
+    first.
 
     The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
 

@@ -23,14 +23,14 @@ ONE_NEIGHBOUR = (*LINEAR_BASELINES, "nearest neighbour", *CONSTANT_BASELINES)
 class BooleanFunction(FunctionTask):
     """Boolean functions of x uniform in {-1, +1}^d, with labels -1 and +1. Readable text shows them as bits 0 and 1.
 
-    The loss is the binary cross-entropy of σ(z) against (y + 1) / 2 for a prediction z. The score is accuracy: whether sign(z)
-    is y; a prediction of exactly 0 is wrong.
+    The loss is the binary cross-entropy of σ(z) against (y + 1) / 2 for a prediction z. The score is accuracy: whether
+    sign(z) is y; a prediction of exactly 0 is wrong.
 
-    `noise`: the probability that a label is flipped, independently for each label including the predicted one; at most 1/2.
-    All coordinates are always open: a curriculum can raise the length but not the dims (as in the published code).
+    `noise`: the probability that a label is flipped, independently for each label including the predicted one; at most
+    1/2. All coordinates are always open: a curriculum can raise the length but not the dims (as in the published code).
 
-    Source: Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn Discrete
-    Functions", and its code.
+    Source: Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn
+    Discrete Functions", and its code.
     """
 
     metric = ACCURACY
@@ -89,7 +89,9 @@ class BooleanFunction(FunctionTask):
 def literals(
     generator: torch.Generator, count: int, dims: int, probability: float, *, negated: bool = True
 ) -> Float[Tensor, "b d"]:
-    """Draw rows of w: each coordinate is nonzero with this probability, +1 or -1 with equal chances (only +1 unless `negated`)."""
+    """Draw rows of w: each coordinate is nonzero with this probability, +1 or -1 with equal chances (only +1 unless
+    `negated`).
+    """
     uniform = torch.rand(count, dims, generator=generator)
     signs = 1 - 2.0 * (uniform < probability / 2) if negated else 1.0
     return (uniform < probability) * signs

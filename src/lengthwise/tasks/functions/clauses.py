@@ -20,12 +20,13 @@ class ClauseFunction(BooleanFunction):
         conjunction  sign(w·x - (k - 1)),      the label is the maximum over several clauses (their disjunction)
         disjunction  sign(w·x + (k - 1)),      the label is the minimum over several clauses (their conjunction)
 
-    Inputs are balanced: for each prompt one clause is drawn, and each input is changed with probability `share` so that all
-    literals of this clause are true (conjunctions: the clause is +1) or all are false (disjunctions: it is -1).
+    Inputs are balanced: for each prompt one clause is drawn, and each input is changed with probability `share` so that
+    all literals of this clause are true (conjunctions: the clause is +1) or all are false (disjunctions: it is -1).
 
-    `mismatched_balance`: balance x for one function and label it with another new one, as in a public evaluation of position
-    encodings. Then the balance fits the wrong function: only 7 % of the labels of conjunctions are +1 at 16 dims (35 % otherwise),
-    and always predicting -1 is correct in 93 % of the cases. This setting exists only to explain such published numbers.
+    `mismatched_balance`: balance x for one function and label it with another new one, as in a public evaluation of
+    position encodings. Then the balance fits the wrong function: only 7 % of the labels of conjunctions are +1 at 16
+    dims (35 % otherwise), and always predicting -1 is correct in 93 % of the cases. This setting exists only to explain
+    such published numbers.
 
     Source: the code of Bhattamishra et al. 2023.
     """
@@ -57,9 +58,11 @@ class ClauseFunction(BooleanFunction):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomClauses(ClauseFunction):
-    """Clauses in which each coordinate occurs with probability `literal_probability`, and then is negated with probability 1/2.
+    """Clauses in which each coordinate occurs with probability `literal_probability`, and then is negated with
+    probability 1/2.
 
-    `resample_empty`: draw clauses again that have no literal. The published code keeps them (False), which makes functions
+    `resample_empty`: draw clauses again that have no literal. The published code keeps them (False), which makes
+    functions
     constant: with three clauses at 16 dims, 8 % of the functions have an empty one.
     """
 
@@ -83,9 +86,9 @@ class Conjunction(RandomClauses):
 
         1 1 0 0 0 -> 0; 0 1 1 1 0 -> 0; 0 1 1 0 0 -> ?        target  1
 
-    Each coordinate occurs with probability 0.3, half of the time negated. 30 % of the inputs are changed so that the function is
-    true, see `ClauseFunction`. An empty conjunction (0.33 % of the published ones at 16 dims) is always true, see `RandomClauses`.
-    P(y = 1) is 0.352 at 16 dims and 0.327 at 20 with empty ones; 0.350 and 0.327 without.
+    Each coordinate occurs with probability 0.3, half of the time negated. 30 % of the inputs are changed so that the
+    function is true, see `ClauseFunction`. An empty conjunction (0.33 % of the published ones at 16 dims) is always
+    true, see `RandomClauses`. P(y = 1) is 0.352 at 16 dims and 0.327 at 20 with empty ones; 0.350 and 0.327 without.
 
     Source: Bhattamishra et al. 2023, section 2 and its code.
     """
@@ -96,14 +99,14 @@ class Conjunction(RandomClauses):
 
 
 class Disjunction(RandomClauses):
-    """At least one literal of a random set is true. `length` counts the examples. Of 3 examples in 5 dims, the function being
-    x_1 ∨ ¬x_2 ∨ x_4:
+    """At least one literal of a random set is true. `length` counts the examples. Of 3 examples in 5 dims, the function
+    being x_1 ∨ ¬x_2 ∨ x_4:
 
         1 1 0 0 0 -> 1; 0 0 1 0 0 -> 1; 0 1 1 0 0 -> ?        target  0
 
-    Each coordinate occurs with probability 0.3, half of the time negated. 30 % of the inputs are changed so that the function is
-    false, see `ClauseFunction`. An empty disjunction (0.33 % of the published ones at 16 dims) is never true, see `RandomClauses`.
-    P(y = 1) is 0.648 at 16 dims and 0.673 at 20 with empty ones; 0.650 and 0.673 without.
+    Each coordinate occurs with probability 0.3, half of the time negated. 30 % of the inputs are changed so that the
+    function is false, see `ClauseFunction`. An empty disjunction (0.33 % of the published ones at 16 dims) is never
+    true, see `RandomClauses`. P(y = 1) is 0.648 at 16 dims and 0.673 at 20 with empty ones; 0.650 and 0.673 without.
 
     Source: Bhattamishra et al. 2023, section 2 and its code.
     """
@@ -115,8 +118,8 @@ class Disjunction(RandomClauses):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseDisjunction(ClauseFunction):
-    """At least one of `literals` coordinates is true; none is negated. `length` counts the examples. Of 3 examples in 5 dims, the
-    function being x_4 ∨ x_5:
+    """At least one of `literals` coordinates is true; none is negated. `length` counts the examples. Of 3 examples in 5
+    dims, the function being x_4 ∨ x_5:
 
         0 0 0 1 0 -> 1; 1 1 1 0 1 -> 1; 0 1 1 0 0 -> ?        target  0
 
@@ -144,10 +147,10 @@ class CNF(RandomClauses):
 
         0 0 1 0 1 -> 1; 1 1 1 0 1 -> 0; 0 1 1 0 0 -> ?        target  0
 
-    In each clause a coordinate occurs with probability 0.2, half of the time negated. For each prompt one clause is drawn, and
-    30 % of the inputs are changed so that it is false, see `ClauseFunction`. An empty clause makes the function false everywhere;
-    8.2 % of the published functions have one at 16 dims and 3.4 % at 20, see `RandomClauses`. P(y = 1) is 0.379 at 16 dims and
-    0.474 at 20 with them; 0.412 and 0.491 without.
+    In each clause a coordinate occurs with probability 0.2, half of the time negated. For each prompt one clause is
+    drawn, and 30 % of the inputs are changed so that it is false, see `ClauseFunction`. An empty clause makes the
+    function false everywhere; 8.2 % of the published functions have one at 16 dims and 3.4 % at 20, see
+    `RandomClauses`. P(y = 1) is 0.379 at 16 dims and 0.474 at 20 with them; 0.412 and 0.491 without.
 
     Source: Bhattamishra et al. 2023 and its code.
     """
@@ -158,15 +161,15 @@ class CNF(RandomClauses):
 
 
 class DNF(RandomClauses):
-    """At least one of three conjunctions is true. `length` counts the examples. Of 3 examples in 5 dims, the function being
-    (x_2 ∧ x_3) ∨ (¬x_1 ∧ x_4) ∨ x_5:
+    """At least one of three conjunctions is true. `length` counts the examples. Of 3 examples in 5 dims, the function
+    being (x_2 ∧ x_3) ∨ (¬x_1 ∧ x_4) ∨ x_5:
 
         1 1 0 1 0 -> 0; 0 0 1 1 0 -> 1; 0 1 1 0 0 -> ?        target  1
 
-    In each clause a coordinate occurs with probability 0.2, half of the time negated. For each prompt one clause is drawn, and
-    35 % of the inputs are changed so that it is true, see `ClauseFunction`. An empty clause makes the function true everywhere;
-    8.2 % of the published functions have one at 16 dims and 3.4 % at 20, see `RandomClauses`. P(y = 1) is 0.649 at 16 dims and
-    0.559 at 20 with them; 0.617 and 0.544 without.
+    In each clause a coordinate occurs with probability 0.2, half of the time negated. For each prompt one clause is
+    drawn, and 35 % of the inputs are changed so that it is true, see `ClauseFunction`. An empty clause makes the
+    function true everywhere; 8.2 % of the published functions have one at 16 dims and 3.4 % at 20, see `RandomClauses`.
+    P(y = 1) is 0.649 at 16 dims and 0.559 at 20 with them; 0.617 and 0.544 without.
 
     Source: Bhattamishra et al. 2023, section 2 and its code.
     """

@@ -27,19 +27,19 @@ class FunctionTask(PrefixTask):
     """Predict y_n after the examples (x_1, f(x_1)), ..., (x_{n-1}, f(x_{n-1})) and x_n. `length` n counts the examples,
     including the predicted one.
 
-    A prompt of n examples is 2n vectors of `dims` numbers: x_1, y_1, ..., x_n, y_n, where y_i is (y_i, 0, ..., 0). The model
-    predicts y_i at the slot of x_i. The loss covers all n predictions, also the first, before which there are no examples. For
-    3 examples, with the scored slots underlined:
+    A prompt of n examples is 2n vectors of `dims` numbers: x_1, y_1, ..., x_n, y_n, where y_i is (y_i, 0, ..., 0). The
+    model predicts y_i at the slot of x_i. The loss covers all n predictions, also the first, before which there are no
+    examples. For 3 examples, with the scored slots underlined:
 
         inputs   x_1 y_1 x_2 y_2 x_3 y_3
         targets  y_1  0  y_2  0  y_3  0
                  ‾‾‾     ‾‾‾     ‾‾‾
 
-    Every prompt has a new random function from the class, so training and test share none. One forward pass of a long prompt scores
-    all its prefixes: the score at length n is that of the n-th prediction.
+    Every prompt has a new random function from the class, so training and test share none. One forward pass of a long
+    prompt scores all its prefixes: the score at length n is that of the n-th prediction.
 
-    A subclass draws functions, applies them, draws xs and ys with them, and scores predictions. Its settings are fields of a
-    dataclass.
+    A subclass draws functions, applies them, draws xs and ys with them, and scores predictions. Its settings are fields
+    of a dataclass.
 
     Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2.
     """
@@ -109,8 +109,8 @@ class FunctionTask(PrefixTask):
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         if shortest < longest:
             raise ConfigError(
-                f"the prompts of {type(self).__name__} in a fixed training set must have one length, got {shortest} to {longest}; "
-                "leave min_length out"
+                f"the prompts of {type(self).__name__} in a fixed training set must have one length, got {shortest} to "
+                f"{longest}; leave min_length out"
             )
         return super().fixed_examples(seed, numbers, shortest, longest)
 
@@ -151,7 +151,9 @@ class FunctionTask(PrefixTask):
         ]
 
     def _baseline(self, name: str, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
-        """Return the score of a baseline's prediction of y_n from the n - 1 examples before it, for each n in `lengths`."""
+        """Return the score of a baseline's prediction of y_n from the n - 1 examples before it, for each n in
+        `lengths`.
+        """
         xs, ys = self.examples_of(batch)
         columns = [n - 1 for n in lengths]
         predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))

@@ -1,7 +1,7 @@
 """Real functions to learn in context: linear and quadratic ones, decision trees and networks.
 
-Their inputs may have another distribution in tests than in training. x ~ N(0, I) with d coordinates becomes, with a random basis U
-and λ normalised so that Σ λ² = d:
+Their inputs may have another distribution in tests than in training. x ~ N(0, I) with d coordinates becomes, with a
+random basis U and λ normalised so that Σ λ² = d:
 
     "half-subspace"  U diag(λ) Uᵀ x, λ the same for ⌊d/2⌋ directions and 0 for the others
     "skewed"         U diag(λ) Uᵀ x, λ_i ∝ 1/i
@@ -9,8 +9,8 @@ and λ normalised so that Σ λ² = d:
     "orthogonal"     the last input is projected to be orthogonal to all others, and keeps its norm
     "overlapping"    the last input equals one of the others
 
-Source: Garg et al. 2022, section 4 and appendix B. Differs: every prompt has its own basis; the published code draws one for a
-whole test.
+Source: Garg et al. 2022, section 4 and appendix B. Differs: every prompt has its own basis; the published code draws
+one for a whole test.
 """
 
 import math
@@ -75,15 +75,15 @@ MAX_SCALE = 1e6  # the smallest scale is its inverse
 class Regression(FunctionTask):
     """Real functions of x ~ N(0, I). Loss and score are the squared error of a prediction.
 
-    y = label_scale · f(x) + noise · ε, where x is input_scale times a draw of `inputs`, and ε ~ N(0, 1) for every label including
-    the predicted one. A test can differ from training in these settings (`EvaluationConfig.shifts`):
+    y = label_scale · f(x) + noise · ε, where x is input_scale times a draw of `inputs`, and ε ~ N(0, 1) for every label
+    including the predicted one. A test can differ from training in these settings (`EvaluationConfig.shifts`):
 
-    - `inputs`: "normal", "half-subspace", "skewed", "quadrants", "orthogonal" or "overlapping", see the top of this file. With
-      the last three the last input has another distribution than those before it, so every length has its own prompts; with
-      "orthogonal" a prompt has at most `dims` examples.
+    - `inputs`: "normal", "half-subspace", "skewed", "quadrants", "orthogonal" or "overlapping", see the top of this
+      file. With the last three the last input has another distribution than those before it, so every length has its
+      own prompts; with "orthogonal" a prompt has at most `dims` examples.
     - `input_scale`, `label_scale`: above 0; the published tests use 0.333, 0.5, 2 and 3 for one of them at a time.
-    - `noise`: the standard deviation. The published noise test (standard deviation 1, labels rescaled to variance d) corresponds to
-      noise = label_scale = √(d / (d + 1)).
+    - `noise`: the standard deviation. The published noise test (standard deviation 1, labels rescaled to variance d)
+      corresponds to noise = label_scale = √(d / (d + 1)).
 
     Source: Garg et al. 2022, sections 3 and 4.
     """
@@ -109,8 +109,8 @@ class Regression(FunctionTask):
         for scale in ("input_scale", "label_scale"):
             if not 1 / MAX_SCALE <= settings[scale] <= MAX_SCALE:
                 raise ConfigError(
-                    f"{name}: {scale} must be between {1 / MAX_SCALE:g} and {MAX_SCALE:,.0f}, so that squares fit into float32, "
-                    f"got {settings[scale]}"
+                    f"{name}: {scale} must be between {1 / MAX_SCALE:g} and {MAX_SCALE:,.0f}, so that squares fit into "
+                    f"float32, got {settings[scale]}"
                 )
         return settings
 
@@ -150,8 +150,8 @@ class Regression(FunctionTask):
     def _require_room(self, length: int, dims: int) -> None:
         if self.inputs == "orthogonal" and length > dims:
             raise ConfigError(
-                f"length must be at most {dims} for {type(self).__name__} with inputs='orthogonal' and {dims} open dims, got "
-                f"{length}: no more inputs can be orthogonal"
+                f"length must be at most {dims} for {type(self).__name__} with inputs='orthogonal' and {dims} open "
+                f"dims, got {length}: no more inputs can be orthogonal"
             )
 
 
@@ -160,8 +160,8 @@ class LinearRegression(Regression):
 
         (1.00, 0.00) -> 1.50; (0.00, 1.00) -> -2.00; (1.00, 1.00) -> ?        target  -0.50
 
-    Least squares (of minimum norm if several solutions fit) has an expected squared error of max(dims - i, 0) after i examples.
-    `Regression` describes noise and other inputs.
+    Least squares (of minimum norm if several solutions fit) has an expected squared error of max(dims - i, 0) after i
+    examples. `Regression` describes noise and other inputs.
 
     Source: Garg et al. 2022, section 3.
     """
@@ -177,8 +177,8 @@ class LinearRegression(Regression):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseLinearRegression(LinearRegression):
-    """y = w·x, w ~ N(0, I) at `nonzero` random coordinates, 0 at the others. `length` counts the examples. Of 3 examples in 3
-    dims, the function being w = (0, -2, 0):
+    """y = w·x, w ~ N(0, I) at `nonzero` random coordinates, 0 at the others. `length` counts the examples. Of 3
+    examples in 3 dims, the function being w = (0, -2, 0):
 
         (1.00, 1.00, 0.00) -> -2.00; (0.00, 0.00, 1.00) -> 0.00; (1.00, 0.50, 0.00) -> ?        target  -1.00
 
@@ -186,8 +186,8 @@ class SparseLinearRegression(LinearRegression):
     `nonzero` are open). `Regression` describes noise and other inputs.
 
     Source: Garg et al. 2022, section 4.
-    Differs: during a curriculum, the code of the study of position encodings chooses among all coordinates, so most of its first
-    labels are 0.
+    Differs: during a curriculum, the code of the study of position encodings chooses among all coordinates, so most of
+    its first labels are 0.
     """
 
     baseline_names = (*LINEAR_BASELINES, "3 nearest neighbours", "lasso", "mean label", "zero")
@@ -202,8 +202,8 @@ class SparseLinearRegression(LinearRegression):
 
 
 class QuadraticRegression(LinearRegression):
-    """y = Σ w_i x_i² / √3, w ~ N(0, I), with the label variance of linear regression. `length` counts the examples. Of 3
-    examples in 2 dims, the function being w = (1, -2):
+    """y = Σ w_i x_i² / √3, w ~ N(0, I), with the label variance of linear regression. `length` counts the examples. Of
+    3 examples in 2 dims, the function being w = (1, -2):
 
         (1.00, 0.00) -> 0.58; (0.00, 1.00) -> -1.15; (2.00, 1.00) -> ?        target  1.15
 
@@ -221,16 +221,17 @@ MAX_DEPTH = 16  # 65,536 leaves for every prompt
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTree(Regression):
-    """y is the value of the leaf that x reaches in a full binary tree of the given `depth`. `length` counts the examples. Of 3
-    examples in 2 dims, the tree of depth 2 being "x_1 > 0? no: x_2 > 0? (leaves 1, 2); yes: x_2 > 0? (leaves 3, 4)":
+    """y is the value of the leaf that x reaches in a full binary tree of the given `depth`. `length` counts the
+    examples. Of 3 examples in 2 dims, the tree of depth 2 being "x_1 > 0? no: x_2 > 0? (leaves 1, 2); yes: x_2 > 0?
+    (leaves 3, 4)":
 
         (1.00, -1.00) -> 3.00; (-0.50, 2.00) -> 2.00; (-2.00, -0.10) -> ?        target  1.00
 
-    Each inner node tests whether a coordinate is above 0; the coordinate is uniform over all (open) ones. The value of each leaf is
-    drawn from N(0, 1). `Regression` describes noise and other inputs.
+    Each inner node tests whether a coordinate is above 0; the coordinate is uniform over all (open) ones. The value of
+    each leaf is drawn from N(0, 1). `Regression` describes noise and other inputs.
 
-    Source: Garg et al. 2022, section 5. Differs: while a curriculum has only some coordinates open, the published code tests all of
-    them.
+    Source: Garg et al. 2022, section 5. Differs: while a curriculum has only some coordinates open, the published code
+    tests all of them.
     """
 
     largest: ClassVar = {"depth": MAX_DEPTH}
@@ -240,8 +241,8 @@ class DecisionTree(Regression):
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw the coordinates that inner nodes test [b, 2^depth - 1], and the values of the leaves [b, 2^depth].
 
-        Node 0 is the root, and the children of node n are 2n + 1 (no) and 2n + 2 (yes). Leaves are ordered from no, no, ... to
-        yes, yes, ...
+        Node 0 is the root, and the children of node n are 2n + 1 (no) and 2n + 2 (yes). Leaves are ordered from no, no,
+        ... to yes, yes, ...
         """
         num_leaves = 2**self.depth
         coordinates = torch.randint(dims, (count, num_leaves - 1), generator=generator)
@@ -258,8 +259,8 @@ class DecisionTree(Regression):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReLUNetwork(Regression):
-    """y = √(2 / r) Σ_j a_j max(0, w_j·x), a network with r = `width` hidden units whose w and a are drawn from N(0, 1). `length`
-    counts the examples. Of 3 examples in 2 dims, the network being r = 2, w = (1, 0), (1, -1), a = (1, 2):
+    """y = √(2 / r) Σ_j a_j max(0, w_j·x), a network with r = `width` hidden units whose w and a are drawn from N(0, 1).
+    `length` counts the examples. Of 3 examples in 2 dims, the network being r = 2, w = (1, 0), (1, -1), a = (1, 2):
 
         (1.00, 0.00) -> 3.00; (0.00, 1.00) -> 0.00; (2.00, 1.00) -> ?        target  4.00
 

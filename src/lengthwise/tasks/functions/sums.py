@@ -13,10 +13,11 @@ from lengthwise.tasks.functions.prompts import Functions, random_subset
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WeightedFunction(BooleanFunction):
-    """y = sign(w·x - 1/2) with integer weights w, unless a subclass defines another function of w. The inputs are uniform.
+    """y = sign(w·x - 1/2) with integer weights w, unless a subclass defines another function of w. The inputs are
+    uniform.
 
-    `resample_empty`: draw functions again whose weights are all 0, because they are constant. The published code keeps them
-    (False).
+    `resample_empty`: draw functions again whose weights are all 0, because they are constant. The published code keeps
+    them (False).
     """
 
     resample_empty: bool = True
@@ -35,17 +36,17 @@ class WeightedFunction(BooleanFunction):
 
 
 class Threshold(WeightedFunction):
-    """0-1 threshold: y = sign(w·x - b), where each w_i is 0, +1 or -1. `length` counts the examples. Of 3 examples in 5 dims, the
-    function being w = (1, 0, -1, 0, 1), b = 1/2:
+    """0-1 threshold: y = sign(w·x - b), where each w_i is 0, +1 or -1. `length` counts the examples. Of 3 examples in 5
+    dims, the function being w = (1, 0, -1, 0, 1), b = 1/2:
 
         1 1 0 0 0 -> 1; 1 0 1 1 0 -> 0; 0 1 1 0 0 -> ?        target  0
 
-    Each w_i is 0 with probability 0.7, and +1 or -1 with probability 0.15 each; b is uniform over -5/2, -3/2, -1/2, 1/2, 3/2, 5/2.
-    Functions with w = 0 are constant, see `WeightedFunction`. A few others, with |w|_1 less than |b|, are constant too and are
-    never drawn again. P(y = 1) = 1/2.
+    Each w_i is 0 with probability 0.7, and +1 or -1 with probability 0.15 each; b is uniform over -5/2, -3/2, -1/2,
+    1/2, 3/2, 5/2. Functions with w = 0 are constant, see `WeightedFunction`. A few others, with |w|_1 less than |b|,
+    are constant too and are never drawn again. P(y = 1) = 1/2.
 
-    Source: Bhattamishra et al. 2023 and its code. Differs: the thesis on position encodings says that b is one of -3 ... 3;
-    its code draws half-integers.
+    Source: Bhattamishra et al. 2023 and its code. Differs: the thesis on position encodings says that b is one of -3
+    ... 3; its code draws half-integers.
     """
 
     def weights(self, generator: torch.Generator, count: int) -> Float[Tensor, "b d"]:
@@ -64,8 +65,8 @@ LARGEST = 3
 
 
 class IntegerHalfspace(WeightedFunction):
-    """y = sign(w·x - 1/2), with each w_i uniform in -3 ... 3. `length` counts the examples. Of 3 examples in 5 dims, the function
-    being w = (3, -2, 1, 0, -1):
+    """y = sign(w·x - 1/2), with each w_i uniform in -3 ... 3. `length` counts the examples. Of 3 examples in 5 dims,
+    the function being w = (3, -2, 1, 0, -1):
 
         1 1 0 0 0 -> 1; 0 0 1 1 1 -> 0; 0 1 1 0 0 -> ?        target  0
 
@@ -79,17 +80,17 @@ class IntegerHalfspace(WeightedFunction):
 
 
 class SparseMajority(WeightedFunction):
-    """More than half of a random set of coordinates are true; a tie is false. `length` counts the examples. Of 3 examples in 5
-    dims, the function being the majority of x_1, x_2 and x_4:
+    """More than half of a random set of coordinates are true; a tie is false. `length` counts the examples. Of 3
+    examples in 5 dims, the function being the majority of x_1, x_2 and x_4:
 
         1 1 0 0 0 -> 1; 0 0 1 1 1 -> 0; 0 1 1 0 0 -> ?        target  0
 
-    y = sign(w·x - 1/2); each coordinate is in the set with probability 0.3, and none is negated. The majority of an empty set
-    (0.33 % of the published functions at 16 dims) is never true, see `WeightedFunction`. P(y = 1) is 0.410 at 16 dims and 0.419
-    at 20 (0.409 and 0.418 with empty sets).
+    y = sign(w·x - 1/2); each coordinate is in the set with probability 0.3, and none is negated. The majority of an
+    empty set (0.33 % of the published functions at 16 dims) is never true, see `WeightedFunction`. P(y = 1) is 0.410 at
+    16 dims and 0.419 at 20 (0.409 and 0.418 with empty sets).
 
-    Source: Bhattamishra et al. 2023 and its code. Differs: the thesis on position encodings shows a majority with a negated
-    coordinate; its code has none.
+    Source: Bhattamishra et al. 2023 and its code. Differs: the thesis on position encodings shows a majority with a
+    negated coordinate; its code has none.
     """
 
     baseline_names = ONE_NEIGHBOUR
@@ -105,13 +106,13 @@ def odd(w: Float[Tensor, "b d"], xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b
 
 
 class ParityFunction(WeightedFunction):
-    """The number of ones among a random set of coordinates is odd. `length` counts the examples. Of 3 examples in 5 dims, the
-    function being the parity of x_1, x_2 and x_3:
+    """The number of ones among a random set of coordinates is odd. `length` counts the examples. Of 3 examples in 5
+    dims, the function being the parity of x_1, x_2 and x_3:
 
         1 1 0 0 0 -> 0; 0 0 1 1 1 -> 1; 0 1 1 0 0 -> ?        target  0
 
-    Every set of coordinates is equally likely: each coordinate is in it with probability 1/2. P(y = 1) = 1/2, but 0 for the
-    empty set (see `WeightedFunction`). Not to be confused with `Parity`, the parity of the bits of one sequence.
+    Every set of coordinates is equally likely: each coordinate is in it with probability 1/2. P(y = 1) = 1/2, but 0 for
+    the empty set (see `WeightedFunction`). Not to be confused with `Parity`, the parity of the bits of one sequence.
 
     Source: Bhattamishra et al. 2023 and its code.
     """
@@ -126,8 +127,8 @@ class ParityFunction(WeightedFunction):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseParity(BooleanFunction):
-    """The number of ones among `bits` coordinates is odd. `length` counts the examples. Of 3 examples in 5 dims, the function
-    being the parity of x_2 and x_5:
+    """The number of ones among `bits` coordinates is odd. `length` counts the examples. Of 3 examples in 5 dims, the
+    function being the parity of x_2 and x_5:
 
         1 1 0 0 1 -> 0; 0 0 1 1 1 -> 1; 0 1 1 0 0 -> ?        target  1
 

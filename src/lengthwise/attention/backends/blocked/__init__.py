@@ -1,13 +1,13 @@
 """The `blocked` backend: plain PyTorch, some queries at a time; every form, on any device, with O(T · block) memory.
 
-A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored, and the
-backward pass recomputes the weights block by block. Terms and values are those of the forms (`block`), which autograd
-differentiates for each block. Half precision is computed in float32. The order of all additions is fixed, so two runs give the same
-bits.
+A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored,
+and the backward pass recomputes the weights block by block. Terms and values are those of the forms (`block`), which
+autograd differentiates for each block. Half precision is computed in float32. The order of all additions is fixed, so
+two runs give the same bits.
 
-A `LogitTransform` may use tensors that only autograd can find, a form of `Product` has more than one product of q and k, and a term
-may read q and k in its own way. So their blocks are computed by the reference with checkpointing; products that depend on the
-tokens between query and key, by `Product.in_blocks`.
+A `LogitTransform` may use tensors that only autograd can find, a form of `Product` has more than one product of q and
+k, and a term may read q and k in its own way. So their blocks are computed by the reference with checkpointing;
+products that depend on the tokens between query and key, by `Product.in_blocks`.
 """
 
 from functools import partial
@@ -42,8 +42,8 @@ class Blocked(Backend):
     def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Whether this backend is faster than torch's own attention, or needs less memory.
 
-        That is so if something is added to the logits or the softmax, if a window hides most keys, or if torch would need a
-        large mask. It is never so in a compiled graph, which this backend would break.
+        That is so if something is added to the logits or the softmax, if a window hides most keys, or if torch would
+        need a large mask. It is never so in a compiled graph, which this backend would break.
         """
         if torch.compiler.is_compiling():
             return False

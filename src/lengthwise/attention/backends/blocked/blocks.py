@@ -33,8 +33,9 @@ _Hidden = list[tuple[slice, Tensor]]
 class FormTemplate:
     """A form without its tensors of numbers, which autograd stores.
 
-    `names`: of these tensors. `others`: the other fields. `shared`: all rows of the batch have the same values. `columns`: those of
-    a table over all distances from `first` on, or None. A block reads only the columns of its own distances.
+    `names`: of these tensors. `others`: the other fields. `shared`: all rows of the batch have the same values.
+    `columns`: those of a table over all distances from `first` on, or None. A block reads only the columns of its own
+    distances.
     """
 
     form_type: type[Form]

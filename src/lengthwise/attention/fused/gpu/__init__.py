@@ -1,32 +1,32 @@
 """The Triton kernels behind operator.py: fused attention on a GPU, forward and backward.
 
-Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and float16
-(products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to inputs and
+Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and
+float16 (products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to
+inputs and
 outputs: a few numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
 
-Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
-have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of prefix_sum uses
-one such addition for each query of a tile. If there are positions, the gradient of rows and the sums of weights by distance
-(for vectors that are added to values) use them too.
+Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if
+positions have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of
+prefix_sum uses one such addition for each query of a tile. If there are positions, the gradient of rows and the sums of
+weights by distance (for vectors that are added to values) use them too.
 """
 
 import functools
 import importlib.util
 import math
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
-from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.buffers import compute_dtype, copy_sums, empty_gradients, gradient_sums, like_heads
 from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
 from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, sum_dtype, write_bias_gradients
 from lengthwise.attention.fused.products import block_product
+from lengthwise.native.gpu import on_device_of_first_argument
 from lengthwise.values import install_extra
 
 
@@ -48,23 +48,7 @@ def _busy_programs(device: torch.device) -> int:
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _on_device_of_first_argument(function: _F) -> _F:
-    """Make the first argument's device the current one, because Triton launches kernels there."""
-
-    @functools.wraps(function)
-    def run(x: Tensor, *rest: Any) -> Any:
-        if not x.is_cuda:  # the interpreter
-            return function(x, *rest)
-        with torch.cuda.device(x.device):
-            return function(x, *rest)
-
-    return run  # type: ignore[return-value]
-
-
-@_on_device_of_first_argument
+@on_device_of_first_argument
 def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see operator.py."""
     from lengthwise.attention.fused.gpu.output import attend
@@ -107,7 +91,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     return out, lse
 
 
-@_on_device_of_first_argument
+@on_device_of_first_argument
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: Needs
 ) -> Gradients:
@@ -124,7 +108,9 @@ def backward(
     case, rows = call.case, arguments.rows
     needs = frozenset(name for name in needs if getattr(arguments, name) is not None)
     needs_table, needs_segments, needs_rows = "table" in needs, "slope" in needs, "rows" in needs
-    needs_sums = "prefix_sum" in needs
+    sums = gradient_sums(q, k, needs - {"sink"})  # that of a sink follows from lse and delta
+    call.args = call.args._replace(**{f"grad_{name}": x for name, x in sums.items()})
+    needs_sums = bool(sums)
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
@@ -148,25 +134,24 @@ def backward(
     has_positions = call.arguments.position_q is not None
     scatter_rows = needs_rows and has_positions
     fixed_point = None
-    if scatter_rows or needs_segments or (needs_table and has_positions):
+    if scatter_rows or (needs_segments and (has_positions or case.many_segments)) or (needs_table and has_positions):
         fixed_point = fixed_point_for(call, grad, lse, delta)
     new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
     residuals = new_sums() if needs_table or needs_segments or needs_sums else None
+    corrected = None if residuals is None else torch.empty_like(delta)
     query_scale_grads, mean_slopes = (new_sums() if needs_segments else None for _ in range(2))
     end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs_table or needs_rows else None
     row_grads = None
     if needs_rows and rows is not None:
         row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
-        *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
+        *head_views, call.view(dq), lse, delta, corrected, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
         fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
         call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None, TABLE_GRAD=needs_table,
         SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    if residuals is not None:
-        # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
-        # gradient of a bias needs. The residual corrects that.
-        delta += residuals
+    if corrected is not None:
+        delta = corrected
     if "sink" in needs and call.sink is not None:  # its value is 0, so dS is its weight times -delta
         weight = (call.sink.double()[:, None] - lse.double()).exp()
         gradients["sink"].copy_(-(weight * delta).sum((0, 2)))
@@ -174,28 +159,27 @@ def backward(
     size = by_keys
     count = -(-call.keys // size.keys)
     lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
-    column_sums = row_sums = row_scale = None
-    if needs_sums:
-        column_sums = lse.new_empty(*lse.shape[:2], call.keys, dtype=torch.float64)
+    row_sums = row_scale = None
+    if "prefix_sum" in sums:
         row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
     key_gradients[(call.batch * k.shape[1] * count,)](
-        *head_views, call.view(dk), call.view(dv), column_sums, row_sums, row_scale, lse, delta, call.args,
+        *head_views, call.view(dk), call.view(dv), row_sums, row_scale, lse, delta, call.args,
         call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    if column_sums is not None:
-        assert row_sums is not None and row_scale is not None and residuals is not None
-        by_head = -column_sums
+    if row_sums is not None:
+        assert row_scale is not None and residuals is not None
         # A fixed-point number cannot be NaN, but the residual of such a row is.
-        by_head[:, :, call.keys - call.queries :] += torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
-        dprefix_sum = gradients["prefix_sum"]
-        dprefix_sum.copy_(by_head if dprefix_sum.shape[1] == call.heads else by_head.sum(1, keepdim=True))
+        of_queries = torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
+        sums["prefix_sum"][:, :, call.keys - call.queries :] += of_queries
+    copy_sums(sums, gradients)
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None
         dquery_scale = gradients["query_scale"]
         shared_axes = 1 if len(dquery_scale) == len(query_scale_grads) else (0, 1)
-        dquery_scale.copy_((query_scale_grads - mean_slopes * residuals).sum(shared_axes).view_as(dquery_scale))
+        total = query_scale_grads.addcmul_(mean_slopes, residuals, value=-1).sum(shared_axes)
+        dquery_scale.copy_(total.view_as(dquery_scale))
     if row_grads is not None:
         assert end_sums is not None
         total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads

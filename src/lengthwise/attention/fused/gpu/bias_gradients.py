@@ -1,9 +1,9 @@
 """The Triton kernels of gradients that are summed by distance: table, slope, intercept and distance_feature.
 
-A program processes all tiles with the same distance between the block of queries and the block of keys. If distances follow from
-indices, they are the same in all these tiles. So it adds whole tiles and sums along the diagonals once, at the end. Otherwise
-(positions with gaps, thousands of segments) each number is added in memory, as a 64-bit fixed-point number: integer sums do not
-depend on the order.
+A program processes all tiles with the same distance between the block of queries and the block of keys. If distances
+follow from indices, they are the same in all these tiles. So it adds whole tiles and sums along the diagonals once, at
+the end. Otherwise (positions with gaps, thousands of segments) each number is added in memory, as a 64-bit fixed-point
+number: integer sums do not depend on the order.
 """
 
 from typing import no_type_check
@@ -49,9 +49,11 @@ def _recompute_tile(
     sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and distances.
+    """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and
+    distances.
 
-    looked_up: distances, table entries and features of all tiles of the program, or None to read positions pair by pair.
+    looked_up: distances, table entries and features of all tiles of the program, or None to read positions pair by
+        pair.
     """
     full: tl.constexpr = KIND != GENERAL
     block = ib - diagonal
@@ -109,11 +111,11 @@ def _sum_segments(
             low = tl.load(args.knots + k - 1, mask=k > k0, other=float("-inf"))
             high = tl.load(args.knots + k, mask=k < k1, other=float("inf"))
             # Written so that NaN is in every segment.
-            part = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
+            segment_dS = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
             a = tl.load(args.slope + head * args.slope_heads_step + k)
-            feature_tile += part * (a * query_scale[:, None])
-            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(part, 1), 0), 0.0)
-            slope_sums += tl.where(slot == k, tl.sum(tl.sum(part * x, 1), 0), 0.0)
+            feature_tile += segment_dS * (a * query_scale[:, None])
+            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS, 1), 0), 0.0)
+            slope_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS * x, 1), 0), 0.0)
     else:
         s = _find_segment(x, args)
         a = tl.load(args.slope + head * args.slope_heads_step + s)
@@ -131,9 +133,9 @@ def distance_gradients(
 ):  # fmt: skip
     """Sum gradients by distance, for distances that follow from indices; do nothing if `regular` is 0.
 
-    grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B. grad_segments
-    [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers [2, h, s] in units of
-    `fixed_point_scale`.
+    grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B.
+    grad_segments [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers
+    [2, h, s] in units of `fixed_point_scale`.
     """
     enabled = True
     if regular is not None:
@@ -209,8 +211,8 @@ def position_gradients(
 ):  # fmt: skip
     """Sum gradients by distance pair by pair, if `regular` is 0: distances do not follow from indices.
 
-    The sums are fixed-point numbers in units of `fixed_point_scale` (4 entries: table, distance_feature, intercept, slope).
-    grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
+    The sums are fixed-point numbers in units of `fixed_point_scale` (4 entries: table, distance_feature, intercept,
+    slope). grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
     """
     if tl.load(regular) == 0:
         number, _pair, batch, head = _locate(tl.program_id(0), lines, sizes.heads)
@@ -245,3 +247,79 @@ def position_gradients(
                 new = _to_fixed_point(dS * a * query_scale[:, None], fixed_point_scale + 1)
                 tl.atomic_add(grad_feature + to, new, mask=visible, sem="relaxed")
                 _scatter_segments(grad_segments, s, x, dS, visible, head, fixed_point_scale, args, sizes)
+
+
+@triton.jit
+@no_type_check
+def _entries(tile_sums, e, lines, chosen, B: tl.constexpr):
+    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the
+    next.
+    """
+    line = e // B
+    n = e % B
+    own = tl.load(tile_sums + line.to(tl.int64) * (2 * B) + n, mask=chosen & (line < lines), other=0.0)
+    before = tl.load(tile_sums + (line - 1).to(tl.int64) * (2 * B) + B + n, mask=chosen & (line > 0), other=0.0)
+    return own + before
+
+
+@triton.jit
+@no_type_check
+def _sum_range(tile_sums, begin, end, lines, B: tl.constexpr, CHUNK: tl.constexpr):
+    """Return the sum of the entries from `begin` to `end` of a head."""
+    total = tl.zeros([CHUNK], tl.float64)
+    for n in range(begin, end, CHUNK):
+        e = n + tl.arange(0, CHUNK)
+        total += _entries(tile_sums, e, lines, e < end, B)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+@no_type_check
+def _sum_vector(at, size, CHUNK: tl.constexpr):
+    total = tl.zeros([CHUNK], tl.float64)
+    for start in range(0, size, CHUNK):
+        n = start + tl.arange(0, CHUNK)
+        total += tl.load(at + n, mask=n < size, other=0.0).to(tl.float64)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+@no_type_check
+def sum_columns(
+    tile_sums, end_sums, out, pairs, batch, heads, lines, start, columns, queries, programs, B: tl.constexpr,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Sum the results of `distance_gradients` [b h, lines, 2 B] over the batch into columns, [rows, columns].
+
+    pairs: how many of (b, h) belong to a row, `batch` times `heads`. Entry e belongs to column e + start; those past an
+        end are
+    added to it. end_sums [.., b, h, queries]: more of the first and the last column, or None.
+    """
+    program = tl.program_id(0)
+    row = program // programs
+    first = (program % programs) * COLUMNS
+    column = first + tl.arange(0, COLUMNS)
+    entries = (lines + 1) * B
+    e = column - start
+    inner = (column > 0) & (column < columns - 1) & (e >= 0) & (e < entries)
+    total = tl.zeros([COLUMNS], tl.float64)
+    all_heads = heads * (tl.num_programs(0) // programs)
+    low = tl.minimum(tl.maximum(1 - start, 0), entries)
+    high = tl.maximum(tl.minimum(tl.maximum(columns - 1 - start, 0), entries), low)
+    for pair in range(pairs):
+        head = row * heads + pair % heads
+        number = ((pair // heads) * all_heads + head).to(tl.int64)
+        at = tile_sums + number * lines * (2 * B)
+        total += _entries(at, e, lines, inner, B)
+        if first == 0:
+            total += tl.where(column == 0, _sum_range(at, 0, low, lines, B, CHUNK), 0.0)
+            if end_sums is not None:
+                more = _sum_vector(end_sums + number * queries, queries, CHUNK)
+                total += tl.where(column == 0, more, 0.0)
+        if first + COLUMNS >= columns:
+            total += tl.where(column == columns - 1, _sum_range(at, high, entries, lines, B, CHUNK), 0.0)
+            if end_sums is not None:
+                step = (batch * all_heads).to(tl.int64) * queries
+                more = _sum_vector(end_sums + step + number * queries, queries, CHUNK)
+                total += tl.where(column == columns - 1, more, 0.0)
+    tl.store(out + row * columns + column, total, mask=column < columns)

@@ -89,10 +89,10 @@ def _add_cumulative_bias(
 ):
     """Return s + (the running sum of each query's own key - that of each key) / scale.
 
-    The sums may be large where their difference is small, so they are subtracted in float64 and rounded afterwards. Of tiles that
-    are not GENERAL, a difference is the sum of two: from the key to the block's first query, and from there to the query. With a
-    causal mask the two have the same sign if the sums are monotonic, so nothing cancels. In GENERAL tiles that query may be hidden
-    from the key, and its sum may be NaN, so each pair is subtracted.
+    The sums may be large where their difference is small, so they are subtracted in float64 and rounded afterwards. Of
+    tiles that are not GENERAL, a difference is the sum of two: from the key to the block's first query, and from there
+    to the query. With a causal mask the two have the same sign if the sums are monotonic, so nothing cancels. In
+    GENERAL tiles that query may be hidden from the key, and its sum may be NaN, so each pair is subtracted.
     """
     sums = _prefix_sums(batch, head, args)
     if KIND == GENERAL:
@@ -112,8 +112,8 @@ def _add_bias(
     s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope · distance_feature of
-    every pair as two factors, a tile and a number.
+    """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope ·
+    distance_feature of every pair as two factors, a tile and a number.
 
     entry, feature: the results of `_look_up`. info: the entry of this tile in the list of tiles.
     """
@@ -149,7 +149,9 @@ def _add_bias(
 @triton.jit
 @no_type_check
 def _subtract_shift(row_lse, shift, factor, args, KIND: tl.constexpr):
-    """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a register."""
+    """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a
+    register.
+    """
     if ((KIND == FAR) and (args.table is not None)) or ((KIND == CLEAN) and (args.slope is not None)):
         return row_lse - shift * factor
     return row_lse

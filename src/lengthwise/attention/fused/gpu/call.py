@@ -37,6 +37,8 @@ def _tuple_names() -> list[str]:
             axes = TENSORS[name].axes
             names |= dict.fromkeys((name, *(_step_name(name, axis.name) for axis in axes[:-1])))
             names |= dict.fromkeys(axis.name for axis in axes if axis.is_sized_by_tensor)
+            if TENSORS[name].sums:
+                names[f"grad_{name}"] = None  # what the kernels of the backward pass write to, or None
         elif NUMBERS[name] is int:
             names[name] = None
     return [*names, *_DERIVED]
@@ -47,16 +49,18 @@ def _step_name(name: str, axis: str) -> str:
     return f"{name}_{axis}_step"
 
 
-# What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few segments; see
-# `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and the vectors that are added
-# to values, or None; it has the strides of rows.
+# What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few
+# segments; see `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and
+# the vectors that are added to values, or None; it has the strides of rows.
 _DERIVED = ("cell", "cells", "cell_origin", "max_per_cell", "value_rows")
 _namedtuple: Any = collections.namedtuple
 KernelArguments = _namedtuple("KernelArguments", _tuple_names())
 
 
 def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
-    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters then."""
+    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters
+    then.
+    """
     values: dict[str, Any] = dict.fromkeys(KernelArguments._fields)
     for name in names_for(TRITON):
         x = getattr(arguments, name)
@@ -76,8 +80,7 @@ class Call:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        segments = {name: x.float() for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
-        arguments = arguments._replace(**segments)
+        arguments = _with_segments_in_float32(arguments)
         self.sink, self.prefix_sum, self.values = arguments.sink, arguments.prefix_sum, arguments.value_vectors
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
         for name in ("content", "key_vectors", "cos_sin_q", "cos_sin_k"):
@@ -127,6 +130,15 @@ class Call:
             return self.parts.Tiles(None, None, 0, 0)
         order, ends = lists
         return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
+
+
+def _with_segments_in_float32(arguments: Arguments) -> Arguments:
+    segments = {name: x for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
+    if not segments:
+        return arguments
+    rounded: dict[str, Any] = {name: torch.empty_like(x, dtype=torch.float32) for name, x in segments.items()}
+    torch._foreach_copy_(list(rounded.values()), list(segments.values()))  # one launch
+    return arguments._replace(**rounded)
 
 
 def _step(x: Tensor, axis: int) -> int:

@@ -1,4 +1,4 @@
-"""The gradients of table, slope, intercept and distance_feature: launch bias_gradients.py and sum its results."""
+"""The gradients of table, slope, intercept and distance_feature: launch bias_gradients.py."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,6 +11,8 @@ from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.call import Blocks, Call, padded
 from lengthwise.attention.fused.gpu.tiles import Case
 
+_COLUMNS = 64  # that a program of sum_columns writes
+_ENDS = 1024  # numbers that it adds at once to the sums of the ends
 _SUM_DTYPE = torch.float64  # for sums over programs, which are few; most of a bias gradient cancels
 
 
@@ -20,7 +22,8 @@ def sum_dtype(q: Tensor) -> torch.dtype:
 
 
 class FixedPoint(NamedTuple):
-    """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are finite.
+    """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are
+    finite.
 
     The factors are for table, distance_feature, intercept and slope.
     """
@@ -29,7 +32,9 @@ class FixedPoint(NamedTuple):
     all_finite: Tensor
 
     def decode(self, sums: Tensor, n: int) -> Tensor:
-        """Return sums that were computed with the n-th factor as float64; NaN if some of the numbers were not finite."""
+        """Return sums that were computed with the n-th factor as float64; NaN if some of the numbers were
+        not finite.
+        """
         return torch.where(self.all_finite, sums.double() / self.scales[n], math.nan)
 
 
@@ -66,13 +71,14 @@ def write_bias_gradients(
             num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
 
+    # If positions are not regular, distance_gradients writes nothing.
+    new = lse.new_empty if regular is None else lse.new_zeros
     table_tiles, feature_tiles = (
-        lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needed else None
-        for needed in (needs_table, needs_segments)
+        new((b * h, lines, 2, block), dtype=_SUM_DTYPE) if needed else None for needed in (needs_table, needs_segments)
     )
     sums = int_table = int_feature = int_segments = None
     if needs_segments and not case.many_segments:
-        sums = lse.new_zeros(b * h, lines, 2, slots, dtype=sum_dtype(call.q))
+        sums = new((b * h, lines, 2, slots), dtype=sum_dtype(call.q))
     if needs_segments and (case.many_segments or regular is not None):
         int_segments = lse.new_zeros(2, *dslope.shape, dtype=torch.long)
     launch(distance_gradients, table_tiles, feature_tiles, int_segments if case.many_segments else sums, SLOTS=slots)
@@ -81,48 +87,40 @@ def write_bias_gradients(
         int_feature = torch.zeros_like(dfeature, dtype=torch.long) if needs_segments else None
         launch(position_gradients, int_table, int_feature, int_segments)
 
-    offset = call.keys - call.queries
-    start = offset - (below + 1) * block  # the distance of the first entry
+    start = call.keys - call.queries - (below + 1) * block  # the distance of the first entry
     if table_tiles is not None:
-        assert end_sums is not None
-        tiles_by_head = table_tiles.view(b, h, lines, 2, block).sum(0)
-        total = _fold_into_columns(_unfold(tiles_by_head), start - arguments.table_first, dtable.shape[1])
-        total[:, 0] += end_sums[0].sum((0, 2), dtype=_SUM_DTYPE)
-        total[:, -1] += end_sums[1].sum((0, 2), dtype=_SUM_DTYPE)
-        dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
+        _sum_columns(table_tiles, end_sums, start - arguments.table_first, dtable, h)
         if int_table is not None and fixed_point is not None:
             dtable += fixed_point.decode(int_table, 0)
     if feature_tiles is not None:
-        total = _unfold(feature_tiles.view(1, b * h, lines, 2, block).sum(1))
-        dfeature.copy_(_fold_into_columns(total, start, len(dfeature))[0])
+        _sum_columns(feature_tiles, None, start, dfeature[None], h)
         if int_feature is not None and fixed_point is not None:
             dfeature += fixed_point.decode(int_feature, 1)
+        if sums is not None:
+            axes = (0, 2) if len(dslope) == h else (0, 1, 2)
+            total = sums.view(b, h, lines, 2, slots).sum(axes, dtype=_SUM_DTYPE).view(-1, 2, slots)
+            dintercept.copy_(total[:, 0, : dintercept.shape[1]])
+            dslope.copy_(total[:, 1, : dslope.shape[1]])
         for n, to in enumerate((dintercept, dslope)):
-            to.zero_()
-            if sums is not None:
-                heads = sums.view(b, h, lines, 2, slots).sum((0, 2), dtype=_SUM_DTYPE)[:, n, : to.shape[1]]
-                to += heads if len(to) == h else heads.sum(0, keepdim=True)
             if int_segments is not None and fixed_point is not None:
-                to += fixed_point.decode(int_segments[n], 2 + n)
+                decoded = fixed_point.decode(int_segments[n], 2 + n)
+                to.copy_(decoded) if sums is None else to.add_(decoded)
 
 
-def _unfold(x: Tensor) -> Tensor:
-    """Return [h, lines, 2, block] as [h, (lines + 1) block], adding the second half of a line to the first half of the next."""
-    total = x.new_zeros(x.shape[0], x.shape[1] + 1, x.shape[3])
-    total[:, :-1] += x[:, :, 0]
-    total[:, 1:] += x[:, :, 1]
-    return total.flatten(1)
+def _sum_columns(tile_sums: Tensor, end_sums: Tensor | None, start: int, gradient: Tensor, heads: int) -> None:
+    """Write the sums of diagonals of `distance_gradients` into a gradient [heads or 1, columns].
 
+    start: the column of the first entry. end_sums [4, b, h, i]: of the two ends, in addition; see `query_gradients`.
+    """
+    from lengthwise.attention.fused.gpu.bias_gradients import sum_columns
 
-def _fold_into_columns(x: Tensor, start: int, size: int) -> Tensor:
-    """Return sums by distance [h, m], which begin at column `start`, as columns [h, size]; those past an end are added to it."""
-    total = x.new_zeros(len(x), size)
-    low, high = (min(max(n, 0), x.shape[1]) for n in (1 - start, size - 1 - start))
-    total[:, 0] += x[:, :low].sum(1)
-    if size > 1:
-        total[:, low + start : high + start] += x[:, low:high]
-    total[:, -1] += x[:, max(low, high) :].sum(1)
-    return total
+    pairs, lines, _, block = tile_sums.shape
+    rows, columns = gradient.shape
+    programs = -(-columns // _COLUMNS)
+    sum_columns[(rows * programs,)](
+        tile_sums, end_sums, gradient, pairs // rows, pairs // heads, heads // rows, lines, start, columns,
+        0 if end_sums is None else end_sums.shape[3], programs, B=block, COLUMNS=_COLUMNS, CHUNK=_ENDS, num_warps=4,
+    )  # fmt: skip
 
 
 def _regular(case: Case) -> Tensor:
@@ -142,10 +140,11 @@ def _regular(case: Case) -> Tensor:
 
 
 def row_sum_scale(call: Call, grad: Tensor) -> Tensor:
-    """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point number.
+    """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point
+    number.
 
-    The sum of their magnitudes is at most 2 |gradient| |value|. A value may have a vector added to it. NaN and infinity are left
-    out, so that they do not reach other queries than those that see them.
+    The sum of their magnitudes is at most 2 |gradient| |value|. A value may have a vector added to it. NaN and infinity
+    are left out, so that they do not reach other queries than those that see them.
     """
     gradient, value, *vector = (
         x.abs().nan_to_num_(nan=0.0, posinf=0.0).amax().double() for x in (grad, call.v, call.values) if x is not None
@@ -161,8 +160,8 @@ def _fixed_point_scale(bound: Tensor) -> Tensor:
 def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> FixedPoint:
     """Return the fixed-point numbers of a call.
 
-    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1. A
-    value may have a vector added to it.
+    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to
+    1. A value may have a vector added to it.
     """
     gradient, value, *vector = (x.float().norm(dim=-1).amax() for x in (grad, call.v, call.values) if x is not None)
     max_gradient_sum = gradient * sum(vector, value) * 4 * lse.numel()

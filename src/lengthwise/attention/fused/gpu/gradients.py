@@ -116,15 +116,17 @@ def _accumulate_dk_dv(
 @triton.jit
 @no_type_check
 def key_gradients(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, column_sums, row_sums, row_scale, lse, delta, args, tiles,
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, row_sums, row_scale, lse, delta, args, tiles,
     sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, unless they are None.
+    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, if it is
+    needed.
 
-    column_sums [b, h, j]: of each key. row_sums [b, h, i]: of each query, as a fixed-point number in units of `row_scale`. What
-    was summed up in prefix_sum has a gradient in which most pairs are added once and subtracted once. So both sums must be of the
-    very same numbers, and another kernel rounds differently.
+    args.grad_prefix_sum [b, h, j]: the negated sum of each key. row_sums [b, h, i]: that of each query, as a
+    fixed-point number in units of `row_scale`. What was summed up in prefix_sum has a gradient in which most pairs are
+    added once and subtracted once. So both sums must be of the very same numbers, and another kernel rounds
+    differently.
     """
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
@@ -146,9 +148,9 @@ def key_gradients(
                     dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
                                                         delta, batch, head, keys, block, info, factor, inverse, args,
                                                         sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-        if column_sums is not None:
+        if args.grad_prefix_sum is not None:
             at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
-            tl.store(column_sums + at, columns, mask=keys[1] < sizes.keys)
+            tl.store(args.grad_prefix_sum + at, -columns, mask=keys[1] < sizes.keys)
     _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
     _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
 
@@ -162,7 +164,9 @@ def _weights(
     q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args, sizes,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see `_add_bias`)."""
+    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see
+    `_add_bias`).
+    """
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
         s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, False
@@ -177,8 +181,8 @@ def _logit_gradients(
     q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args,
     sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
-    slope · distance_feature in two factors (see `_add_bias`)."""
+    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are
+    visible, and slope · distance_feature in two factors (see `_add_bias`)."""
     p, slope_feature, slope_factor = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info,
                                               factor, inverse, args, sizes, KIND)  # fmt: skip
     dP = _dot(grad, tl.trans(v))
@@ -201,9 +205,9 @@ def _accumulate_dq(
 ):  # fmt: skip
     """Add the contribution of one more block of keys to the state of a block of queries.
 
-    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and of `rows`,
-    and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of
-    slope · distance_feature and the sums of weights past either end of the table.
+    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and
+    of `rows`, and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also
+    holds the mean of slope · distance_feature and the sums of weights past either end of the table.
     """
     dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
     full: tl.constexpr = KIND != GENERAL
@@ -245,17 +249,17 @@ def _subtract_residual(total, rest, weight):
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, args,
-    tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows, fixed_point_scale,
+    args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
     SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 
-    residuals, dw, means [b, h, i]: the sum of dS, that of a sink included, which would be 0 without rounding errors, if ROW_SUMS;
-    the gradient of query_scale; the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS
-    past the first and the last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a
-    `fixed_point_scale`.
+    residuals [b, h, i]: the sum of dS, that of a sink included, if ROW_SUMS. It would be 0 without rounding errors, as
+    the gradient of a bias needs; `corrected` is delta plus that sum. dw, means [b, h, i]: the gradient of query_scale;
+    the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the
+    last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
@@ -288,6 +292,7 @@ def query_gradients(
     at = pair.to(tl.int64) * sizes.queries + queries[1]
     if ROW_SUMS:
         tl.store(residuals + at, state[6], mask=exists)
+        tl.store(corrected + at, (row_delta.to(tl.float64) + state[6]).to(tl.float32), mask=exists)
     if SEGMENT_GRADS:
         tl.store(dw + at, state[1], mask=exists)
         tl.store(means + at, state[7], mask=exists)

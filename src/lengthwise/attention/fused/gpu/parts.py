@@ -1,10 +1,12 @@
-"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
+"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they
+share.
 
 `args` are those of the operator; call.py has the names of their sizes and strides.
-biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py determines which
-tiles a program processes.
+biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py
+determines which tiles a program processes.
 
-A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little work:
+A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little
+work:
 
     CLEAN    all pairs visible, all distances inside every table, no knot between any two coordinates x
     KNOTS    the same with knots between (or with so many segments that each pair searches for its own)
@@ -15,10 +17,11 @@ tiles.py sorts each block's tiles by kind, and each kind has a loop of its own. 
 kinds follow from indices alone, and there are no lists.
 
   * Logits are in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor row_max), factor =
-    scale log2(e), so that scaling costs nothing. A bias that is the same for a whole tile (`shift`) is added to the row maximum.
-  * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read once and
-    distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair took twice as many
-    instructions and 33 barriers a tile.
+    scale log2(e), so that scaling costs nothing. A bias that is the same for a whole tile (`shift`) is added to the row
+    maximum.
+  * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read
+    once and distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair
+    took twice as many instructions and 33 barriers a tile.
   * Every sum is computed by one program in a fixed order, or from fixed-point numbers. There are no atomic additions of
     floating-point numbers.
   * Masked keys are skipped rather than multiplied by zero, so NaN or infinity in a masked key cannot reach the output
@@ -58,8 +61,8 @@ class Sizes(NamedTuple):
 class Tiles(NamedTuple):
     """For every block its tiles sorted by kind, [r, blocks, tiles], and where each kind ends, [r, blocks, 4]; or None.
 
-    An entry contains a block (16 bits), the first segment in the tile (8 bits) and the number of knots. For FAR tiles bit 0 of the
-    segment selects the table's last entry instead of its first, and bit 1 that of rows.
+    An entry contains a block (16 bits), the first segment in the tile (8 bits) and the number of knots. For FAR tiles
+    bit 0 of the segment selects the table's last entry instead of its first, and bit 1 that of rows.
     """
 
     order: Any
@@ -115,7 +118,9 @@ def _dot(a, b, acc=None):
 @triton.jit
 @no_type_check
 def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
-    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity become NaN."""
+    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity
+    become NaN.
+    """
     if KIND == GENERAL:
         difference = x.to(tl.float32)
         if tl.max(tl.max(tl.where(difference - difference == 0.0, 0, 1), 1), 0) > 0:
@@ -136,8 +141,8 @@ def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
 def _to_sum_dtype(x, dtype: tl.constexpr):
     """Return x in the dtype in which gradients of logits are summed, by the dtype of q.
 
-    It is float64 for float32, because these sums cancel so far that rounding at each addition would exceed all other errors.
-    Half precision has larger errors itself.
+    It is float64 for float32, because these sums cancel so far that rounding at each addition would exceed all other
+    errors. Half precision has larger errors itself.
     """
     if dtype == tl.float32:
         return x.to(tl.float64)
@@ -184,9 +189,9 @@ def _load_per_query(at, place, number, sizes, FULL: tl.constexpr):
 def _load_queries(batch, head, block, sizes, args, SIZE: tl.constexpr, FULL: tl.constexpr):
     """Load everything about a block of queries except their vectors.
 
-    Return the index of the first query among the keys; for each query its number, index, position, document, query scale, and the
-    offset of its row of `rows`; the offset of the block's rows; and the running sum of each query's own key. FULL: no query lies
-    past the end.
+    Return the index of the first query among the keys; for each query its number, index, position, document, query
+    scale, and the offset of its row of `rows`; the offset of the block's rows; and the running sum of each query's own
+    key. FULL: no query lies past the end.
     """
     number = block * SIZE + tl.arange(0, SIZE)
     i0 = sizes.keys - sizes.queries + block * SIZE

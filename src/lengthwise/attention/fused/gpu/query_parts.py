@@ -1,25 +1,34 @@
-"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and `ContentBias`.
+"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and
+`ContentBias`.
 
-The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the products
-of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may be as large as a T x T
-matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. So are the rows
-that vectors added to values need (value_vectors.py). Memory grows as T, not T². If positions are consecutive, rows hold only
-the distances that the causal mask and the window leave.
+The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the
+products of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may
+be as large as a T x T matrix. So they are computed for some queries at a time, in one matrix product, and again in the
+backward pass. So are the rows that vectors added to values need (value_vectors.py). Memory grows as T, not T². If
+positions are consecutive, rows hold only the distances that the causal mask and the window leave.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
+from lengthwise.attention.fused.arguments import TENSORS, Arguments, Gradients, Needs
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.products import add_product_over_queries, block_product
 
 _BLOCK = 96  # the number of queries of a chunk is a multiple of this
 _MAX_ROWS = 2  # rows of one chunk have at most as many elements as q, times this (or those of a block, if that is more)
+_AXES: dict[str, tuple[str, ...]] = {
+    "q": ("batch", "heads", "queries", "dim"),
+    **dict.fromkeys(("k", "v"), ("batch", "heads", "keys", "dim")),
+    **{name: tuple(axis.name for axis in argument.axes) for name, argument in TENSORS.items()},
+}
+_DISTANCES = ("key_vectors_size", "value_vectors_size")  # axes over the same distances
+_PLACES = ("position_q", "position_k", "documents")  # which `query_chunks` selects
 
 
 def queries_per_chunk(queries: int, dim: int, distances: int) -> int:
@@ -38,30 +47,37 @@ class _QueryChunk:
     first: int  # the distance of the first column
     call: Arguments  # of all queries, with the positions and documents of this chunk
 
-    def select_keys(self, x: Tensor) -> Tensor:
-        """Return the keys, the values or the running sums of this chunk."""
-        x = x[:, :, self.keys]
-        return x.roll(self.roll, 2) if self.roll else x
+    def select(self, name: str, x: Tensor) -> Tensor:
+        """Return the part of a tensor that belongs to this chunk, by the axes that are declared for its name."""
+        return self._rolled(name, x[self._indices(name)], self.roll)
 
-    def add_to_keys(self, gradient: Tensor, new: Tensor) -> None:
-        """Add the gradient of what `select_keys` returned to that of what it selected from."""
-        gradient[:, :, self.keys] += new.roll(-self.roll, 2) if self.roll else new
+    def add(self, name: str, gradient: Tensor, new: Tensor) -> None:
+        """Add the gradient of what `select` returned to that of what it selected from."""
+        gradient[self._indices(name)] += self._rolled(name, new, -self.roll)
+
+    def _indices(self, name: str) -> tuple[slice, ...]:
+        of_axis = {"queries": self.queries, "keys": self.keys, **dict.fromkeys(_DISTANCES, self.columns)}
+        return tuple(of_axis.get(axis, slice(None)) for axis in _AXES[name])
+
+    @staticmethod
+    def _rolled(name: str, x: Tensor, by: int) -> Tensor:
+        return x.roll(by, _AXES[name].index("keys")) if by and "keys" in _AXES[name] else x
 
     def arguments(self) -> Arguments:
         """Return the arguments of this chunk, with the products of its queries and the vectors as rows."""
-        call = self.call
-        assert call.content is not None and call.key_vectors is not None
-        rows = block_product(call.content[:, :, self.queries], call.key_vectors[:, self.columns].mT)
-        values, query_scale, prefix_sum = call.value_vectors, call.query_scale, call.prefix_sum
-        return call._replace(
-            rows=rows,
+        parts: dict[str, Any] = {
+            name: self.select(name, x)
+            for name in TENSORS
+            if name not in _PLACES and (x := getattr(self.call, name)) is not None
+        }
+        content, key_vectors = parts.pop("content"), parts.pop("key_vectors")
+        return self.call._replace(
+            **{name: x.contiguous() for name, x in parts.items()},
+            rows=block_product(content, key_vectors.mT),
             rows_first=self.first,
             content=None,
             key_vectors=None,
-            value_vectors=None if values is None else values[:, self.columns].contiguous(),
             value_vectors_first=self.first,
-            query_scale=None if query_scale is None else _slice(query_scale, self.queries.start, self.queries.stop),
-            prefix_sum=None if prefix_sum is None else self.select_keys(prefix_sum).contiguous(),
         )
 
 
@@ -105,7 +121,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
         for chunk in query_chunks(q, k.shape[2], arguments):
-            at, qkv = chunk.queries, (q[:, :, chunk.queries], chunk.select_keys(k), chunk.select_keys(v))
+            at, qkv = chunk.queries, (chunk.select("q", q), chunk.select("k", k), chunk.select("v", v))
             out[:, :, at], lse[:, :, at] = gpu.forward(*qkv, chunk.arguments())
     return out, lse
 
@@ -129,21 +145,14 @@ def backward(
         for chunk in query_chunks(q, k.shape[2], arguments):
             at, columns = chunk.queries, chunk.columns
             new = gpu.backward(
-                grad[:, :, at], q[:, :, at], chunk.select_keys(k), chunk.select_keys(v), out[:, :, at],
+                grad[:, :, at], q[:, :, at], chunk.select("k", k), chunk.select("v", v), out[:, :, at],
                 lse[:, :, at].contiguous(), chunk.arguments(), needs | ({"rows"} if needs_vectors else set()),
             )  # fmt: skip
-            total["q"][:, :, at] = new["q"]
-            for name in {"k", "v"} | (needs & {"prefix_sum"}):
-                chunk.add_to_keys(total[name], new[name])
+            for name in {"q", "k", "v"} | (needs - {"content", "key_vectors"}):
+                chunk.add(name, total[name], new[name])
             if needs_vectors:
                 total["content"][:, :, at] = block_product(new["rows"], key_vectors[:, columns])
                 add_product_over_queries(total["key_vectors"][:, columns], new["rows"], content[:, :, at])
-            if "value_vectors" in needs:
-                total["value_vectors"][:, columns] += new["value_vectors"]
-            if "query_scale" in needs:
-                total["query_scale"][:, at] = new["query_scale"]
-            for name in needs - {"content", "key_vectors", "prefix_sum", "value_vectors", "query_scale"}:
-                total[name] += new[name]
     if needs_vectors and len(key_vectors) == 1:
         total["key_vectors"] = total["key_vectors"].sum(0, keepdim=True)
     return total | {"k": total["k"].to(k.dtype), "v": total["v"].to(v.dtype)}

@@ -1,6 +1,7 @@
 """Triton functions that read and sum up tables [b, h, i, r] with a number for each query and distance.
 
-These are `rows` of the bias, and what has the same layout and the same distances: `value_rows`, gradients, and sums of weights.
+These are `rows` of the bias, and what has the same layout and the same distances: `value_rows`, gradients, and sums of
+weights.
 """
 
 from typing import no_type_check
@@ -36,8 +37,8 @@ def _add_to_rows(
 ):  # fmt: skip
     """Add a tile's numbers x to the sums of each query and distance.
 
-    Those past the first and the last entry are added to low and high, [BM], which are returned; the others in memory, to `sums`
-    [b, h, i, r], as fixed-point numbers if there is a `fixed_point_scale`.
+    Those past the first and the last entry are added to low and high, [BM], which are returned; the others in memory,
+    to `sums` [b, h, i, r], as fixed-point numbers if there is a `fixed_point_scale`.
     """
     if KIND == FAR:
         row_sum = tl.sum(x, 1)

@@ -1,7 +1,8 @@
-"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
+"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the
+kinds.
 
-A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads. Everything is
-computed on the device without waiting for it.
+A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads.
+While tiles are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.
 """
 
 import functools
@@ -15,9 +16,8 @@ from torch import Tensor
 
 from lengthwise.attention.fused.arguments import BY_DISTANCE, Arguments
 
-CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
 MAX_LISTED_KNOTS = 64  # up to this number of segments a tile checks its knots one by one
-_MAX_SORTED = 1 << 20  # tiles that are sorted together
+_TILES = 16  # that a program classifies together
 
 BiasForm = Literal["none", "table", "segments"]  # what the kernels are compiled for; `rows` count as a table
 
@@ -99,133 +99,6 @@ class Layout(NamedTuple):
         return Case(arguments, self.queries, self.keys, self.device)
 
 
-Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
-
-
-def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None = None) -> Kinds:
-    """Return a function that gives the kind of any tile [r, x, y], and the info of its entry (see `Tiles` in parts.py).
-
-    coarse: sizes of larger tiles, each divided into several of these; a tile is FAR only if its larger tile is.
-    """
-    coarse_kinds = None if coarse is None else kinds(case, *coarse)
-    arguments = case.arguments
-    token_position_q, token_position_k, documents = _placed(arguments)
-    causal, window, feature, knots = arguments.causal, arguments.window, arguments.distance_feature, arguments.knots
-    offset, keys = case.keys - case.queries, case.keys
-    at_q = torch.arange(offset, keys, device=case.device)[None]
-    at_k = torch.arange(keys, device=case.device)[None]
-    index_q, index_k = _block_ranges(at_q, size_q), _block_ranges(at_k, size_k)
-    position_q = index_q if token_position_q is None else _block_ranges(token_position_q, size_q)
-    position_k = index_k if token_position_k is None else _block_ranges(token_position_k, size_k)
-    # If positions differ from indices by the same offset in both blocks, distances follow from indices.
-    shift_q = None if token_position_q is None else _block_ranges(token_position_q - at_q, size_q)
-    shift_k = None if token_position_k is None else _block_ranges(token_position_k - at_k, size_k)
-    document_q = None if documents is None else _block_ranges(documents[:, offset:], size_q)
-    document_k = None if documents is None else _block_ranges(documents, size_k)
-    feature_min = feature_max = scale_range = None
-    if feature is not None and arguments.query_scale is not None:
-        # Bounds of the distance feature between two distances, even if it is not monotonic.
-        feature_min, feature_max = feature.flip(0).cummin(0).values.flip(0), feature.cummax(0).values
-        scale_range = _block_ranges(arguments.query_scale, size_q)
-
-    def classify(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        (q_low, q_high), (k_low, k_high) = _range_of(index_q, q), _range_of(index_k, k)
-        visible = torch.ones_like(q_low < k_low)
-        # Incomplete blocks at the end of the queries or keys are GENERAL.
-        full = ((q + 1) * size_q <= case.queries) & ((k + 1) * size_k <= keys)
-        if causal:
-            visible, full = visible & (k_low <= q_high), full & (k_high <= q_low)
-        if window:
-            visible, full = visible & (k_high > q_low - window), full & (k_low > q_high - window)
-            if not causal:
-                visible, full = visible & (k_low < q_high + window), full & (k_high < q_low + window)
-        if document_q is not None and document_k is not None:
-            (a, b), (c, d) = _range_of(document_q, q), _range_of(document_k, k)
-            visible, full = visible & (a <= d) & (c <= b), full & (a == b) & (c == d) & (a == c)
-        (a, b), (c, d) = _range_of(position_q, q), _range_of(position_k, k)
-        nearest, furthest = a - d, b - c
-        inside = full
-        if shift_q is not None and shift_k is not None:
-            (a, b), (c, d) = _range_of(shift_q, q), _range_of(shift_k, k)
-            inside = inside & (a == b) & (c == d) & (a == c)
-        far = full if case.has_bias and case.has_tables_only else torch.zeros_like(full)
-        info = torch.zeros_like(nearest)
-        tables = ((arguments.table, arguments.table_first, 1), (arguments.rows, arguments.rows_first, 2))
-        for table, first, bit in tables:
-            if table is not None:
-                last = first + table.shape[-1] - 1
-                inside = inside & (nearest >= first) & (furthest <= last)
-                far = far & ((nearest >= last) | (furthest <= first))
-                info = info + bit * (nearest >= last)
-        kind = torch.where(visible, GENERAL, UNSEEN)
-        if feature is None:
-            if coarse_kinds is not None and coarse is not None:
-                far = far & (coarse_kinds(q * size_q // coarse[0], k * size_k // coarse[1])[0] == FAR)
-            kind = torch.where(visible & far, FAR, torch.where(visible & inside, CLEAN, kind))
-            return kind, torch.where(kind == FAR, info, 0)
-        assert knots is not None and feature_min is not None and feature_max is not None and scale_range is not None
-        inside = inside & (nearest >= 0) & (furthest <= len(feature) - 1)
-        if case.many_segments:
-            return torch.where(visible & inside, KNOTS, kind), info * 0
-        scale_low, scale_high = _range_of(scale_range, q)
-        last = len(feature) - 1
-        feature_low, feature_high = feature_min[nearest.clamp(0, last)], feature_max[furthest.clamp(0, last)]
-        ends = [feature * scale for feature in (feature_low, feature_high) for scale in (scale_low, scale_high)]
-        low = torch.minimum(torch.minimum(ends[0], ends[1]), torch.minimum(ends[2], ends[3]))
-        high = torch.maximum(torch.maximum(ends[0], ends[1]), torch.maximum(ends[2], ends[3]))
-        finite = functools.partial(torch.nan_to_num, posinf=torch.inf, neginf=-torch.inf)
-        knots_below = torch.searchsorted(knots, finite(low, nan=-torch.inf), right=True)
-        knots_up_to = torch.searchsorted(knots, finite(high, nan=torch.inf), right=True)
-        kind = torch.where(visible & inside, torch.where(knots_below == knots_up_to, CLEAN, KNOTS), kind)
-        return kind, knots_below + 256 * (knots_up_to - knots_below)
-
-    return classify
-
-
-def _block_ranges(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the lowest and the highest entry of every block of x [r, t], [r, blocks]. With NaN both are NaN."""
-    blocks = -(-x.shape[1] // size)
-    at = torch.arange(blocks * size, device=x.device).clamp(max=x.shape[1] - 1)
-    low, high = torch.aminmax(x[:, at].view(len(x), blocks, size), dim=-1)
-    return low, high
-
-
-def _range_of(edges: tuple[Tensor, Tensor], block: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the range of blocks [x, y] as [r, x, y]; a block past the end takes the last one."""
-    low, high = edges
-    block = block.clamp(0, low.shape[1] - 1)
-    return low[:, block], high[:, block]
-
-
-def sort(
-    classify: Kinds, queries: Tensor, keys: Tensor, other: Tensor, tile_exists: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the lists of tiles: order [r, x, y] and ends [r, x, 4].
-
-    queries, keys: the blocks of each tile, [x|1, y|1]. other: which of the two an entry contains. tile_exists: which tiles exist.
-    """
-    lines = max(len(queries), len(keys))
-    width = max(queries.shape[1], keys.shape[1])
-    assert width <= 1 << 16, "an entry has 16 bits for its block"
-    step = max(1, _MAX_SORTED // width)
-    chunks = []
-    for start in range(0, lines, step):
-        q, k, name, exists = (
-            x if x is None or len(x) == 1 else x[start : start + step] for x in (queries, keys, other, tile_exists)
-        )
-        assert q is not None and k is not None and name is not None
-        kind, info = classify(q, k)
-        if exists is not None:
-            kind = torch.where(exists, kind, UNSEEN)
-        key = (kind << 48) + (name << 32) + name + (info << 16)
-        sorted_ = key.sort(-1).values
-        sorted_kind = sorted_ >> 48
-        ends = torch.stack([(sorted_kind <= n).sum(-1) for n in (CLEAN, KNOTS, FAR, GENERAL)], -1)
-        chunks.append(((sorted_ & 0x7FFFFFFF).to(torch.int32), ends.to(torch.int32)))
-    order, ends = (torch.cat([chunk[n] for chunk in chunks], 1) if len(chunks) > 1 else chunks[0][n] for n in (0, 1))
-    return order, ends
-
-
 @functools.lru_cache(maxsize=16)
 def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
     return build(layout.case(), *sizes)
@@ -234,8 +107,8 @@ def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
 def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
     """Return build(case, *sizes), where `build` is by_queries, by_keys or by_distance.
 
-    The last 16 lists are kept, because some hundred small operations compute one. They are not kept where a CUDA graph is captured,
-    because there they have no contents before the graph runs.
+    The last 16 lists are kept. They are not kept where a CUDA graph is captured, because there they have no contents
+    before the graph runs.
     """
     layout = case.layout
     if layout is None or (case.device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
@@ -245,43 +118,76 @@ def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
 
 def by_queries(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
     """Return the lists for blocks of queries; entries contain blocks of keys."""
-    q, k = _blocks(case, size_q, size_k)
-    return sort(kinds(case, size_q, size_k), q[:, None], k[None], k[None])
+    blocks_q, blocks_k = _blocks(case, size_q, size_k)
+    return _sorted(case, "queries", blocks_q, blocks_k, (size_q, size_k))
 
 
 def by_keys(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
     """Return the lists for blocks of keys; entries contain blocks of queries."""
-    q, k = _blocks(case, size_q, size_k)
-    return sort(kinds(case, size_q, size_k), q[None], k[:, None], q[None])
+    blocks_q, blocks_k = _blocks(case, size_q, size_k)
+    return _sorted(case, "keys", blocks_k, blocks_q, (size_q, size_k))
 
 
 def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor, Tensor, int]:
     """Return the lists for lines of tiles at one distance, and how many lines there are before distance 0.
 
-    Entries contain blocks of queries.
+    Entries contain blocks of queries. coarse: sizes of larger tiles, each divided into several of these; a tile is FAR
+    only if its larger tile is.
     """
-    q, k = _blocks(case, size, size)
+    blocks_q, blocks_k = _blocks(case, size, size)
     offset = case.keys - case.queries
     # Causal: blocks of keys that begin after the last query of a block are not visible to it.
-    below = (offset + size - 1) // size if case.arguments.causal else len(k) - 1
-    distance = torch.arange(-min(below, len(k) - 1), len(q), device=case.device)[:, None]
-    queries = q[None].expand(len(distance), -1)
-    keys = queries - distance
-    tile_exists = (keys >= 0) & (keys < len(k))
-    return *sort(kinds(case, size, size, coarse), queries, keys, queries, tile_exists), min(below, len(k) - 1)
+    below = min((offset + size - 1) // size if case.arguments.causal else blocks_k - 1, blocks_k - 1)
+    return *_sorted(case, "distance", below + blocks_q, blocks_q, (size, size), coarse, below), below
 
 
-def _blocks(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
-    counts = -(-case.queries // size_q), -(-case.keys // size_k)
-    q, k = (torch.arange(count, device=case.device) for count in counts)
-    return q, k
+def _blocks(case: Case, size_q: int, size_k: int) -> tuple[int, int]:
+    return -(-case.queries // size_q), -(-case.keys // size_k)
+
+
+def _sorted(
+    case: Case,
+    shared: Literal["queries", "keys", "distance"],
+    lines: int,
+    width: int,
+    size: tuple[int, int],
+    coarse: tuple[int, int] = (0, 0),
+    below: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r,
+    lines, 4].
+    """
+    from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
+
+    arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
+    assert max(width, blocks_k) <= 1 << 16, "an entry has 16 bits for its block"
+    order = torch.empty(case.batch, lines, width, dtype=torch.int32, device=case.device)
+    ends = torch.empty(case.batch, lines, 4, dtype=torch.int32, device=case.device)
+    kinds = torch.empty(case.batch, lines, width, dtype=torch.int64, device=case.device)
+    placed = (*_placed(arguments), arguments.query_scale)
+    steps = [0 if x is None or len(x) == 1 else x.stride(0) for x in placed]
+    feature, slope, sizes = arguments.distance_feature, arguments.slope, []
+    for table, first in ((arguments.table, arguments.table_first), (arguments.rows, arguments.rows_first)):
+        sizes += [first, 0 if table is None else table.shape[-1]]
+    programs = -(-width // _TILES)
+    classify_tiles[(case.batch * lines * programs,)](
+        kinds, *_placed(arguments), feature, arguments.query_scale, arguments.knots, *steps, case.queries, case.keys,
+        arguments.window, *sizes, 0 if feature is None else len(feature), 1 if slope is None else slope.shape[1], lines,
+        width, programs, blocks_k, below, LINES=shared, TABLES=case.has_bias and case.has_tables_only,
+        FEW_SEGMENTS=not case.many_segments, CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1], COARSE_Q=coarse[0],
+        COARSE_K=coarse[1], TILES=_TILES, num_warps=4,
+    )  # fmt: skip
+    sort_tiles[(case.batch * lines,)](kinds, order, ends, width, num_warps=4)
+    return order, ends
 
 
 def cells(knots: Tensor, segments: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where to begin the search for the segment of a coordinate, using 2 · segments equal cells between the end knots.
+    """Return where to begin the search for the segment of a coordinate, using 2 · segments equal cells between the end
+    knots.
 
-    The results are: for every cell how many knots lie in cells before it; [first knot, cells per unit]; and the largest number of
-    knots in a cell. This is exact, because knots and coordinates are assigned to cells by the same arithmetic.
+    The results are: for every cell how many knots lie in cells before it; [first knot, cells per unit]; and the largest
+    number of knots in a cell. This is exact, because knots and coordinates are assigned to cells by the same
+    arithmetic.
     """
     count = 2 * segments
     low, high = knots[0], knots[-1]

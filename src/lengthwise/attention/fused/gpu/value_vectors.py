@@ -1,8 +1,9 @@
-"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without them.
+"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without
+them.
 
-They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights by
-distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>; the second
-product is a table with a row for each query, like `rows`.
+They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights
+by distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>;
+the second product is a table with a row for each query, like `rows`.
 """
 
 import math
@@ -19,13 +20,16 @@ _UNITS = 2.0**60  # of a fixed-point number in 1; the weights of a query sum to 
 def sums_of_weights(
     call: Call, lse: Tensor, size: Blocks, lists: tuple[Tensor, Tensor] | None, splits: int = 1
 ) -> Tensor:
-    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other arguments."""
+    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other
+    arguments.
+    """
     from lengthwise.attention.fused.gpu.weights import weights_by_distance
 
     rows, first = call.arguments.rows, call.arguments.rows_first
     assert rows is not None
     repeats = call.arguments.position_q is not None  # whether a distance may occur several times in a row
-    # No distance is below the first, so all weights of FAR tiles belong to the last one, which gets what the others leave.
+    # No distance is below the first, so all weights of FAR tiles belong to the last one, which gets what the others
+    # leave.
     near_only = call.arguments.causal and not repeats and first <= 0
     sums = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if repeats else lse.dtype)
     ends = lse.new_empty(splits, 2, *lse.shape)

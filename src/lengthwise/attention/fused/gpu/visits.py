@@ -11,7 +11,9 @@ from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, KNOTS
 @triton.jit
 @no_type_check
 def _tile_entry(tiles, line, n, clean_low, clean_high, KIND: tl.constexpr):
-    """Return the other block of the n-th tile, and its info. Without lists the GENERAL blocks are those around the CLEAN ones."""
+    """Return the other block of the n-th tile, and its info. Without lists the GENERAL blocks are those around the
+    CLEAN ones.
+    """
     if tiles.order is None:
         skip = clean_high - clean_low if KIND == GENERAL else 0
         return n + tl.where(n >= clean_low, skip, 0), 0
@@ -54,8 +56,8 @@ def _occurs(tiles, args, KIND: tl.constexpr):
 def _stages(KIND: int) -> int | None:
     """Return the stages of the pipeline of a kind's loop; None is what the kernel was launched with.
 
-    Triton (seen in 3.6.0 and 3.7.1) loads the next tile into the buffer of the present one before the branches of a loop have read
-    it. Only the loops of GENERAL tiles have branches with products of matrices (`_masked_dot`).
+    Triton (seen in 3.6.0 and 3.7.1) loads the next tile into the buffer of the present one before the branches of a
+    loop have read it. Only the loops of GENERAL tiles have branches with products of matrices (`_masked_dot`).
     """
     return 1 if KIND == GENERAL else None
 
@@ -69,7 +71,9 @@ def _only_indices_matter(args):
 @triton.jit
 @no_type_check
 def _visible_key_blocks(i0, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Return the blocks of keys that are visible to the queries i0 ... i0 + BM, and those of them that are CLEAN, by indices."""
+    """Return the blocks of keys that are visible to the queries i0 ... i0 + BM, and those of them that are CLEAN, by
+    indices.
+    """
     low = 0
     high = tl.cdiv(sizes.keys, BN)
     clean_low = 0
@@ -98,9 +102,9 @@ def _visible_key_blocks(i0, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr,
 def _part_of_blocks(low, high, clean_low, clean_high, split, splits):
     """Return the same four ends for one of `splits` parts of the blocks of keys."""
     if splits > 1:
-        part = tl.cdiv(high - low, splits)
-        low = low + split * part
-        high = tl.minimum(high, low + part)
+        share = tl.cdiv(high - low, splits)
+        low = low + split * share
+        high = tl.minimum(high, low + share)
         low = tl.minimum(low, high)
         clean_low = tl.minimum(tl.maximum(clean_low, low), high)
         clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)

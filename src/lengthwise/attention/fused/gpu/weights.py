@@ -1,7 +1,7 @@
 """The Triton kernel that sums up the weights of each query by distance, for vectors that are added to values.
 
-The output needs a row's final maximum, so this is a pass of its own over the keys, after that of output.py. It multiplies no
-values.
+The output needs a row's final maximum, so this is a pass of its own over the keys, after that of output.py. It
+multiplies no values.
 """
 
 from typing import no_type_check
@@ -62,10 +62,11 @@ def weights_by_distance(
 ):  # fmt: skip
     """Sum up the weights of a block of queries by distance.
 
-    sums [b, h, i, r]: of each distance between the ends, which other programs do not write to, or fixed-point numbers if there is
-    a `fixed_point_scale`. ends [splits, 2, b, h, i]: of the first and the last distance and all past them. splits > 1: each
-    program processes a part of the keys. NEAR_ONLY: keys that are so far before all queries of the block that they belong to the
-    last distance are left out where that saves time, so the sums of the last distance are wrong.
+    sums [b, h, i, r]: of each distance between the ends, which other programs do not write to, or fixed-point numbers
+    if there is a `fixed_point_scale`. ends [splits, 2, b, h, i]: of the first and the last distance and all past them.
+    splits > 1: each program processes a part of the keys. NEAR_ONLY: keys that are so far before all queries of the
+    block that they belong to the last distance are left out where that saves time, so the sums of the last distance are
+    wrong.
     """
     program = tl.program_id(0)
     split = program % splits

@@ -1,7 +1,9 @@
-"""The GPUs where `backend="auto"` uses the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
+"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check
+--device cuda`.
 
-Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the results are
-right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of the same kind.
+Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the
+results are right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of
+the same kind.
 """
 
 import functools
@@ -17,7 +19,8 @@ from lengthwise import cache_folder
 from lengthwise.native.library import user_stacklevel
 
 FILE = "tested-gpus"  # in the cache folder: a list of combinations as JSON
-KERNELS = Path(__file__).parent / "gpu"
+SEGMENTS = Path(__file__).parent / "gpu_segments.py"
+KERNELS = Path(__file__).parents[1] / "attention" / "fused" / "gpu"
 
 
 class Combination(NamedTuple):
@@ -31,8 +34,9 @@ class Combination(NamedTuple):
         return f"compute capability {self.capability}, Triton {self.triton}"
 
 
-# Combinations where the project itself ran `lengthwise check --device cuda`. There are none yet: the kernels ran on an NVIDIA H200
-# (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed since.
+# Combinations where the project itself ran `lengthwise check --device cuda`. There are none yet: the kernels ran on an
+# NVIDIA H200 (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed
+# since.
 TESTED: frozenset[Combination] = frozenset()
 
 results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
@@ -57,8 +61,8 @@ def look_up(device: torch.device) -> bool:
         return True
     warnings.warn(
         f"the GPU kernels of lengthwise were not tested on {torch.cuda.get_device_name(device)} ({combination}), so "
-        "backend='auto' takes another backend; `lengthwise check --device cuda` tests them, and backend='auto' uses them if "
-        "they pass",
+        "backend='auto' takes another backend; `lengthwise check --device cuda` tests them, and backend='auto' uses "
+        "them if they pass",
         stacklevel=user_stacklevel(),
     )
     return False
@@ -77,13 +81,15 @@ def combination_of(device: torch.device) -> Combination:
 def kernels_hash() -> str:
     """Return a hash of the source of the kernels."""
     digest = hashlib.sha256()
-    for path in sorted(KERNELS.glob("*.py")):
+    for path in [SEGMENTS, *sorted(KERNELS.glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def record(combination: Combination, *, passed: bool) -> None:
-    """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now on."""
+    """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now
+    on.
+    """
     others = [entry for entry in _recorded() if entry != combination]
     combinations = [*others, combination] if passed else others
     cache_folder.store(FILE, json.dumps([entry._asdict() for entry in combinations], indent=1).encode())
