@@ -1,5 +1,6 @@
 """Studies with stages: the best learning rate by hand, and a second stage that follows from the first."""
 
+import dataclasses
 import subprocess
 import sys
 from dataclasses import replace
