@@ -1,6 +1,5 @@
 """Studies with stages: the best learning rate by hand, and a second stage that follows from the first."""
 
-import dataclasses
 import subprocess
 import sys
 from dataclasses import replace
@@ -75,7 +74,7 @@ def test_trainings_that_end_once_the_task_is_learned_are_ranked_by_their_steps(
     steps: tuple[int, ...], best: int
 ) -> None:
     stop = StopWhenLearned(score=0.9)
-    rates = [dataclasses.replace(run, training=dataclasses.replace(run.training, stop=stop)) for run in runs()]
+    rates = [replace(run, training=replace(run.training, stop=stop)) for run in runs()]
     scores = Scores({run.key: (0.9 + n / 100, []) for n, run in enumerate(rates)})
     scores.steps = {run.key: step for run, step in zip(rates, steps, strict=True)}
     assert best_runs(scores, rates) == (rates[best],)  # type: ignore[arg-type]
@@ -88,7 +87,6 @@ def test_a_group_without_a_score_has_no_best_run() -> None:
 
 
 STAGES = """
-import dataclasses
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.studies import Study, best_runs, continued, grid
 
@@ -102,7 +100,7 @@ RATES = [
 ]
 
 def following(store):
-    runs = [dataclasses.replace(run, seed=1) for run in best_runs(store, RATES)]
+    runs = [replace(run, seed=1) for run in best_runs(store, RATES)]
     return Study(name="second", question="?", runs=tuple(runs), evaluation=EVALUATION)
 
 study = Study(name="first", question="?", runs=tuple(RATES), evaluation=EVALUATION, then=following)
