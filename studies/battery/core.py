@@ -47,3 +47,16 @@ CORE = (
     StickBreaking,
     GrapeA,
 )
+
+
+def study(tasks: str = "", seeds: int = 5) -> Study:
+    return two_stages(
+        name="battery: core",
+        question="Trained until they have learned a task, how far do encodings keep it beyond the training length?",
+        expectation="",
+        command="lengthwise run battery/core",
+        cost="",
+        settings=selected(tasks),
+        encodings=CORE,
+        seeds=seeds,
+    )

@@ -36,10 +36,9 @@ from lengthwise.tasks import (
     EvenPairs,
     LinearRegression,
     Parity,
-    Recall,
     Reverse,
-    ReverseString,
     Sorting,
+    StackManipulation,
     Text,
 )
 from lengthwise.values import unlisted
@@ -64,8 +63,8 @@ class Setting:
     shortest: int
     steps: int
     learned: float | None
-    batch: int = 32
-    rates: tuple[float, float] = (1e-3, 3e-3)
+    batch: int = 64
+    rates: tuple[float, float] = (1.5e-3, 3e-3)
     model: ModelConfig = MODEL
     factors: tuple[float, ...] = FACTORS
 
@@ -76,7 +75,6 @@ class Setting:
             steps=self.steps,
             batch_size=self.batch,
             learning_rate=rate,
-            schedule="constant",
             stop=None if self.learned is None else StopWhenLearned(score=self.learned),
         )
 
@@ -89,6 +87,47 @@ class Setting:
         """Return the evaluation at these lengths; of text also with the same targets at every length."""
         shifts = ({"targets": self.length},) if self.task.name == "Text" else ()
         return EvaluationConfig(lengths=self.lengths, examples=EXAMPLES, tokens=TOKENS, shifts=shifts)
+
+
+SETTINGS = {
+    "prose": Setting(
+        task=choose(Text, path="python:docstrings", chunk=512),
+        length=64,
+        shortest=64,
+        steps=500,
+        batch=16,
+        learned=None,
+    ),
+    "code": Setting(
+        task=choose(Text, path="python:source", chunk=512), length=64, shortest=64, steps=500, batch=16, learned=None
+    ),
+    "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=1200, learned=0.95),
+    "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=1500, learned=0.95),
+    "addition": Setting(
+        task=choose(Addition, pad=True, reverse=True, reverse_operands=True),
+        length=4,
+        shortest=1,
+        steps=1400,
+        learned=0.95,
+    ),
+    "sorting": Setting(task=choose(Sorting, symbols=50), length=5, shortest=1, steps=2000, learned=0.95),
+    "parity": Setting(
+        task=choose(Parity, scratchpad="minimal"),
+        length=8,
+        shortest=1,
+        steps=1000,
+        batch=32,
+        learned=0.95,
+        rates=(1e-3, 3e-3),
+    ),
+    "regression": Setting(task=choose(LinearRegression, dims=2), length=10, shortest=10, steps=1000, learned=0.3),
+    "conjunction": Setting(
+        task=choose(Conjunction, dims=5), length=20, shortest=20, steps=1000, batch=32, learned=0.95, rates=(1e-3, 2e-3)
+    ),
+    "even-pairs": Setting(task=choose(EvenPairs), length=12, shortest=1, steps=1200, learned=0.95, rates=(1e-3, 2e-3)),
+    "stack": Setting(task=choose(StackManipulation), length=8, shortest=2, steps=1000, learned=0.95),
+    "bucket-sort": Setting(task=choose(BucketSort), length=10, shortest=1, steps=1000, learned=0.95),
+}
 
 
 def selected(names: str) -> dict[str, Setting]:
