@@ -148,7 +148,9 @@ def trained_choices(setting: Setting, encodings: Iterable[type]) -> list[Choice]
     choices = []
     for encoding in encodings:
         names = settings_of(encoding)
-        settings = {name: value for name, value in own.items() if name in names}
+        settings = {
+            name: value for name, value in own.items() if name in names and not isinstance(names[name].default, str)
+        }
         if encoding is Learned:
             settings["max_length"] = longest
         choices.append(choose(encoding, **settings))
