@@ -36,6 +36,7 @@ from lengthwise.tasks import (
     EvenPairs,
     LinearRegression,
     Parity,
+    Recall,
     Reverse,
     Sorting,
     StackManipulation,
@@ -103,6 +104,9 @@ SETTINGS = {
     ),
     "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=1200, learned=0.95),
     "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=1500, learned=0.95),
+    "recall": Setting(
+        task=choose(Recall, keys=64, values=8, queries=8), length=8, shortest=2, steps=1000, learned=0.95
+    ),
     "addition": Setting(
         task=choose(Addition, pad=True, reverse=True, reverse_operands=True),
         length=4,
