@@ -1,5 +1,4 @@
-"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without
-encoding.
+"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without encoding.
 
     python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows,rotations]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]

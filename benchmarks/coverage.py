@@ -334,7 +334,7 @@ CASES: dict[str, dict[str, Contains]] = {
     "effect size": {f"effect {effect:g}": in_comparison("effect", effect) for effect in (0.0, 0.5, 2.0)},
     "standard deviation of differences": {"normal differences": in_comparison("deviation", 1.0)},
 }
-# Cases that nobody looked at while the methods and their constants were chosen, so they show how the methods do
+# Cases that were not used to choose the methods and their constants, so they show how the methods do
 # elsewhere. None of them may be changed or left out because of its result.
 HELD_OUT: dict[str, dict[str, Contains]] = {
     "score, shares": {

@@ -1,5 +1,4 @@
-"""Measure the cost of an exact match: one teacher-forced forward pass, relative to greedy decoding with the same
-result.
+"""Measure the cost of an exact match: one teacher-forced forward pass, relative to greedy decoding with the same result.
 
     python benchmarks/exact_match.py [--length 40] [--examples 256] [--pairs 5]
 

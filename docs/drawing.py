@@ -1,6 +1,4 @@
-"""The pictures of the gallery, as `lengthwise inspect ENCODING --picture` draws them, with captions; and their
-comparison.
-"""
+"""The pictures of the gallery, as `lengthwise inspect ENCODING --picture` draws them, with captions; and their comparison."""
 
 import math
 import re

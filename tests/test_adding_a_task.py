@@ -1,6 +1,4 @@
-"""docs/adding-a-task.md, and the plug-in section of docs/adding-an-encoding.md: what they tell their reader to write
-works.
-"""
+"""docs/adding-a-task.md, and the plug-in section of docs/adding-an-encoding.md: what they tell their reader to write works."""
 
 import re
 import shlex

@@ -1,6 +1,4 @@
-"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install
-something else.
-"""
+"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install something else."""
 
 import re
 import tomllib

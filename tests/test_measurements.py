@@ -1,6 +1,4 @@
-"""Measured figures in the documentation come from stored results: tables are generated, and prose quotes no figure of
-its own.
-"""
+"""Measured figures in the documentation come from stored results: tables are generated, and prose quotes no figure of its own."""
 
 import importlib.util
 import re

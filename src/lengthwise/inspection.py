@@ -1,5 +1,4 @@
-"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and
-others.
+"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and others.
 
 No encoding is treated by name. The data come from what its base class defines (frequencies, a bias for each distance,
 an embedding), from `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` if it has them, and

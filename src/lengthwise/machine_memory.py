@@ -1,6 +1,4 @@
-"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran
-out.
-"""
+"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
 
 import os
 import re

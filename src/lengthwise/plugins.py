@@ -105,6 +105,8 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     """
     path = Path(os.path.expanduser(name))
     source = _source(name, path, error_type, role)
+    if path.suffix != ".py":
+        raise error_type(f"{name} is not a Python file; give the path of a {role}, whose name ends in .py")
     path = path.resolve()
     module = ModuleType(MODULE_PREFIX + path.stem)
     module.__file__ = str(path)
@@ -118,8 +120,6 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
         with _working_directory_restored():
             exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
-        if path.suffix != ".py":
-            raise error_type(f"{name} is not a Python file; give the path of a {role}, a Python file") from error
         line = f", line {error.lineno}" if error.filename == str(path) and error.lineno else ""
         raise error_type(f"{name}{line}: SyntaxError: {error.msg}") from error
     except (Exception, SystemExit) as error:

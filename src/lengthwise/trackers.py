@@ -1,6 +1,4 @@
-"""Trackers, which show training curves and scores beside the results database, by the classes of
-`accelerate.tracking`.
-"""
+"""Trackers, which show training curves and scores beside the results database, by the classes of `accelerate.tracking`."""
 
 import dataclasses
 import hashlib

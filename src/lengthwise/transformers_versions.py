@@ -1,5 +1,4 @@
-"""What depends on the version of transformers: the tested range, and the name under which models receive their KV
-cache.
+"""What depends on the version of transformers: the tested range, and the name under which models receive their KV cache.
 
 From 5.24 on, models, layers and outputs call it `cache`; before, `past_key_values`. Blocks and layers of some models
 call it `layer_past` in both. A model from a folder with its own code (`trust_remote_code`) may have the old name in the

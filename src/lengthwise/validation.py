@@ -1,6 +1,4 @@
-"""Check values against declared types: settings, stored rows and files. pydantic checks, and its errors become one
-line.
-"""
+"""Check values against declared types: settings, stored rows and files. pydantic checks, and its errors become one line."""
 
 import contextlib
 import dataclasses

@@ -1,5 +1,4 @@
-"""What the studies of this folder share: the tasks of each level, the models that are compared, and the published
-result.
+"""What the studies of this folder share: the tasks of each level, the models that are compared, and the published result.
 
 Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy" (ICLR 2023), and Ruoss et al. 2023,
 "Randomized Positional Encodings Boost Length Generalization of Transformers" (ACL 2023), which evaluates the same

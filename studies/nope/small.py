@@ -1,5 +1,4 @@
-"""The NoPE study on a laptop: copy and reverse with 0.2 million parameters, trained on 2 to 10 symbols, evaluated on up
-to 20.
+"""The NoPE study on a laptop: copy and reverse with 0.2 million parameters, trained on 2 to 10 symbols, evaluated on up to 20.
 
 Question: do models this small reproduce the published order of the encodings?
 Expectation (written before the first run, from the published numbers): NoPE copies repeated and replaced symbols

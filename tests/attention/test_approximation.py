@@ -1,5 +1,4 @@
-"""A bias whose pieces approximate a function: the reference evaluates the function, and the others keep the stated
-bounds.
+"""A bias whose pieces approximate a function: the reference evaluates the function, and the others keep the stated bounds.
 
 The bounds on FIRE's chords (its docstring): δ = max|f''| / (8 · 4095²) on the bias b and σ = max|f''| / (2 · 4095) on
 the slope f'. What follows from them for the output and each gradient is derived beside each test; no tolerance is

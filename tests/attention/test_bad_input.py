@@ -1,6 +1,4 @@
-"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to
-do.
-"""
+"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to do."""
 
 import inspect
 import math

@@ -1,6 +1,4 @@
-"""n-grams of a training text: by hand, against a plain count, on a text whose entropy is known, and beside a model's
-scores.
-"""
+"""n-grams of a training text: by hand, against a plain count, on a text whose entropy is known, and beside a model's scores."""
 
 import math
 import tracemalloc

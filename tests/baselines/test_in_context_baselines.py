@@ -1,6 +1,4 @@
-"""Baselines against numbers worked out by hand, a decomposition of every prefix by itself, and their
-expected errors.
-"""
+"""Baselines against numbers worked out by hand, a decomposition of every prefix by itself, and their expected errors."""
 
 from collections.abc import Callable
 

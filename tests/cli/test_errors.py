@@ -135,7 +135,7 @@ INPUT = [
     (["run", "folder"], "folder is a folder; name a study file in it: a.py"),
     (["run", "raises.py"], "raises.py, line 3: TypeError: must be real number, not str"),
     (["run", "unknown.py"], "unknown.py, line 3: there is no encoding 'fier'; did you mean 'FIRE'?"),
-    (["work", "short.txt"], "short.txt is not a Python file; give the path of a study, a Python file"),
+    (["work", "short.txt"], "short.txt is not a Python file; give the path of a study, whose name ends in .py"),
     (["run", "folder/a.py"], "defines no `study`"),
     (["compare", "nope", "--text", "empty.txt", "--train-length", "16"], "empty.txt"),
     (["compare", "nope", "--text", "missing.txt", "--train-length", "16"], "missing.txt"),

@@ -1,5 +1,4 @@
-"""Random commands: no traceback, one clear line for each wrong one with a suggestion for a misspelled name, and nothing
-is lost.
+"""Random commands: no traceback, one clear line for each wrong one with a suggestion for a misspelled name, and nothing is lost.
 
 Commands and options come from cyclopts itself, so a new one is tested without a change here.
 """

@@ -1,6 +1,4 @@
-"""A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of
-their code do.
-"""
+"""A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of their code do."""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""The metrics against the official scorers: their published examples, and their definitions written again in plain
-Python.
-"""
+"""The metrics against the official scorers: their published examples, and their definitions written again in plain Python."""
 
 import itertools
 import math

@@ -1,6 +1,4 @@
-"""Maps of distances: RoPE to the last bit inside the window, distances that stay within those of training, and clear
-refusals.
-"""
+"""Maps of distances: RoPE to the last bit inside the window, distances that stay within those of training, and clear refusals."""
 
 import pytest
 import torch

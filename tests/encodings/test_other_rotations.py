@@ -1,6 +1,4 @@
-"""Rotations that are computed from content, have learned numbers, or are polar: where another encoding says
-the same.
-"""
+"""Rotations that are computed from content, have learned numbers, or are polar: where another encoding says the same."""
 
 import math
 

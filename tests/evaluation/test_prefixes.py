@@ -1,6 +1,4 @@
-"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their
-own.
-"""
+"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their own."""
 
 import dataclasses
 

@@ -1,6 +1,4 @@
-"""Models with a method: the written folder gives the logits of `use`, and transformers alone loads it if it can compute
-them.
-"""
+"""Models with a method: the written folder gives the logits of `use`, and transformers alone loads it if it can compute them."""
 
 import json
 import subprocess

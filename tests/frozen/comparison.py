@@ -1,5 +1,4 @@
-"""What the frozen tests share: tensors as a few numbers, the comparison with recorded numbers, and the files of
-records.
+"""What the frozen tests share: tensors as a few numbers, the comparison with recorded numbers, and the files of records.
 
 `python -m tests.frozen.record NAME` (in the repository's root) records anew, see record.py.
 """

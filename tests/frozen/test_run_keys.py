@@ -1,6 +1,4 @@
-"""The keys of runs, as recorded in run_keys.json: stored results are found by them, so a key that changes loses its
-results.
-"""
+"""The keys of runs, as recorded in run_keys.json: stored results are found by them, so a key that changes loses its results."""
 
 import dataclasses
 import hashlib

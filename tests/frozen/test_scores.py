@@ -1,5 +1,4 @@
-"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other
-studies.
+"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other studies.
 
 The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the
 protocol of the evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the

@@ -1,6 +1,4 @@
-"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted
-mistake.
-"""
+"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted mistake."""
 
 import copy
 import json

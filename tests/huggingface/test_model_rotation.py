@@ -1,6 +1,4 @@
-"""Few tokens are rotated by the model's own layers, with our angles: the results are those of our
-attention's rotation.
-"""
+"""Few tokens are rotated by the model's own layers, with our angles: the results are those of our attention's rotation."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""What is observed of the attention layers of models of transformers: which of them rotate and how, and what else they
-do.
-"""
+"""What is observed of the attention layers of models of transformers: which of them rotate and how, and what else they do."""
 
 import time
 from typing import Any

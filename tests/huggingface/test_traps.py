@@ -1,6 +1,4 @@
-"""Ways in which transformers computes something else than its user thinks, without an error. Here they are errors, or
-work.
-"""
+"""Ways in which transformers computes something else than its user thinks, without an error. Here they are errors, or work."""
 
 from typing import Any
 

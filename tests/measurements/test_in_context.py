@@ -1,6 +1,4 @@
-"""Probes of functions learned in context: equal to whole matrices of weights and to scores of prompts made
-one by one.
-"""
+"""Probes of functions learned in context: equal to whole matrices of weights and to scores of prompts made one by one."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""Prompts of repeated examples, place by place: by hand for small ones, and where the published ones have
-their parts.
-"""
+"""Prompts of repeated examples, place by place: by hand for small ones, and where the published ones have their parts."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""FIRE's tables from the compiled library against the same in PyTorch, which is their meaning: pieces, tables, every
-gradient.
-"""
+"""FIRE's tables from the compiled library against the same in PyTorch, which is their meaning: pieces, tables, every gradient."""
 
 import math
 

@@ -1,6 +1,4 @@
-"""Grid and CopyColumn: coordinates by hand, answers computed again from the words, documents, decoding, and what is
-refused.
-"""
+"""Grid and CopyColumn: coordinates by hand, answers computed again from the words, documents, decoding, and what is refused."""
 
 from collections import Counter
 

@@ -58,6 +58,7 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     assert "a<b>, pi:factor=4" in said and "claimed 2048" in said
     assert len(rows_of("a<b>.reach.jsonl")) == 2 * 2 * 3
     page = Path("reach.html").read_text()
+    assert "</table></div><p>" in page, "a remark on a table stands below it"
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
     assert "default-src 'none'" in page and "://" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
     for word in ("depth 100%", "Effective length", "Cross-entropy by position", "prefers-color-scheme: dark"):

@@ -1,6 +1,4 @@
-"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both
-architectures.
-"""
+"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both architectures."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""What the tests of charts share: the data of a page's charts, Altair's check of a chart, and its marks as they are
-drawn.
-"""
+"""What the tests of charts share: the data of a page's charts, Altair's check of a chart, and its marks as they are drawn."""
 
 import base64
 import gzip

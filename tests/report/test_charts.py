@@ -1,6 +1,4 @@
-"""The chart engine: scales, lines with intervals, curves, bars and heat maps. Every chart is valid, and
-names are data.
-"""
+"""The chart engine: scales, lines with intervals, curves, bars and heat maps. Every chart is valid, and names are data."""
 
 import json
 import math

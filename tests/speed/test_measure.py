@@ -199,6 +199,20 @@ def test_an_interrupted_measurement_continues_with_the_rounds_that_are_missing(s
     assert [row for rows in Benchmark(options, clock=Scripted(before)).rows(expected) for row in rows] == []
 
 
+@pytest.mark.parametrize("lost", range(1, 6))
+def test_a_round_of_which_some_rows_are_lost_is_completed(lost: int) -> None:
+    options = SpeedOptions(encodings=("rope", "alibi"), **TINY, rounds=2, warmup=0, memory=False)
+    complete = [row for rows in Benchmark(options, clock=Scripted()).rows([]) for row in rows]
+    rows = complete[:-lost]
+    for more in Benchmark(options, clock=Scripted()).rows(list(rows)):
+        rows += more
+
+    def places(rows: list[Row]) -> list[tuple[str, int, int]]:
+        return sorted((row["encoding"], row["length"], row.get("round", -1)) for row in rows)
+
+    assert places(rows) == places(complete)
+
+
 def test_all_encodings_share_the_weights_and_their_moments() -> None:
     options = SpeedOptions(encodings=(), **TINY)
     nope, fire = encoding_plans(["fire"])

@@ -1,6 +1,4 @@
-"""A results folder at an address: copies of the files of runs on two machines, interruptions, and errors in
-one line.
-"""
+"""A results folder at an address: copies of the files of runs on two machines, interruptions, and errors in one line."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -96,7 +96,7 @@ def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
     store.add_study("short", evaluation={}, runs=[make.run("a100000000000000", (8,))])
     row = store.claim("short", "elsewhere:1:w")
     assert row is not None
-    assert row.questions == [make.question(8)], "nobody answers what another study asks"
+    assert row.questions == [make.question(8)], "questions of another study are not answered"
     assert store.progress("long")["running"] == 1
     assert store.claim("long", "elsewhere:1:v") is None, "one worker per run, whatever the study"
     store.add_answers("a100000000000000", [make.score(8)], worker="elsewhere:1:w")

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -11,10 +12,12 @@ import torch
 
 from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Inline, Local, Slurm
 from lengthwise.store import open_store
+from lengthwise.store.rows import Activity
 from lengthwise.studies import Interrupted, execute, executors, load
 from lengthwise.studies.events import Advanced, Counted, Done, Event, Released, Started
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
 from lengthwise.studies.executors.inline import InlineExecutor
+from lengthwise.studies.executors.watching import Watcher
 from tests.made_answers import losses
 
 pytestmark = pytest.mark.timeout(300)
@@ -169,3 +172,29 @@ def test_executors_that_cannot_be(settings: Callable[[], ExecutorConfig], says: 
     with pytest.raises(ConfigError) as error:
         settings()
     assert str(error.value) == says
+
+
+def test_a_run_that_another_worker_continues_has_no_progress_before_its_first_step() -> None:
+    def activity(claims: int, step: int, steps: int) -> Activity:
+        return Activity(
+            key="k",
+            label="NoPE",
+            task="Copy",
+            seed=0,
+            train_length=4,
+            status="running",
+            worker=f"vm:{claims}",
+            claims=claims,
+            step=step,
+            steps=steps,
+            finished=None,
+            error=None,
+        )
+
+    looks = [activity(1, 300, 900), activity(2, 300, 900), activity(2, 0, 0), activity(2, 310, 900)]
+    store: Any = SimpleNamespace(activity=lambda study: [looks.pop(0)])
+    events: list[Any] = []
+    watcher = Watcher(store, "tiny", events.append)
+    while looks:
+        watcher.look(now=True)
+    assert [event.step for event in events if isinstance(event, Advanced)] == [310]

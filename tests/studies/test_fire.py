@@ -1,6 +1,4 @@
-"""The files in studies/fire and studies/lecture are studies: they can be loaded and run, and say of themselves what
-they are.
-"""
+"""The files in studies/fire and studies/lecture are studies: they can be loaded and run, and say of themselves what they are."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Studies whose results folder is at an address: other machines, lost working folders, kills, and a network
-that fails.
-"""
+"""Studies whose results folder is at an address: other machines, lost working folders, kills, and a network that fails."""
 
 import os
 import signal

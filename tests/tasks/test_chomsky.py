@@ -1,6 +1,4 @@
-"""The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the
-baseline.
-"""
+"""The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the baseline."""
 
 import hashlib
 import itertools

@@ -1,6 +1,4 @@
-"""The task `Tagging`: texts and scores against a separate program, tests that have each sentence once, and what is
-refused.
-"""
+"""The task `Tagging`: texts and scores against a separate program, tests that have each sentence once, and what is refused."""
 
 import importlib.util
 import json

@@ -1,6 +1,4 @@
-"""`Text` on a prepared corpus: the same windows and pieces as in memory, with tokens, and baselines that stay
-affordable.
-"""
+"""`Text` on a prepared corpus: the same windows and pieces as in memory, with tokens, and baselines that stay affordable."""
 
 import json
 import math

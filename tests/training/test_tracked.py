@@ -1,6 +1,4 @@
-"""The development of the encodings' numbers: what is recorded and when, across interruptions, and in files of earlier
-versions.
-"""
+"""The development of the encodings' numbers: what is recorded and when, across interruptions, and in files of earlier versions."""
 
 import math
 

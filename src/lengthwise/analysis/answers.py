@@ -1,6 +1,4 @@
-"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their
-origin.
-"""
+"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
 
 import math
 from collections import defaultdict

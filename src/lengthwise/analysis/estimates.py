@@ -1,5 +1,4 @@
-"""Numbers of single models, and what is computed from them: means over lengths, paired differences, and intervals over
-models.
+"""Numbers of single models, and what is computed from them: means over lengths, paired differences, and intervals over models.
 
 Scores and the answers of all other measurements become estimates first, so every 95 % interval follows from
 `interval_of`.

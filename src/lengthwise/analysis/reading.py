@@ -1,6 +1,4 @@
-"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never
-more.
-"""
+"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never more."""
 
 import math
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not
-needed.
-"""
+"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not needed."""
 
 import re
 from collections.abc import Collection, Mapping

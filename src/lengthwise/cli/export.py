@@ -205,7 +205,7 @@ def model(run: str, /, *, out: str, place: Place = Place()) -> int:
     trained one, which is checked. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of
     Lengthwise.
 
-    Example: lengthwise export model 3f9a --out models/fire (`lengthwise list runs` shows the keys)
+    Example: lengthwise export model 3f9a --out fire-model (`lengthwise list runs` shows the keys)
 
     Args:
         run: The run's key, or its first digits.

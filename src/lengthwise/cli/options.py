@@ -1,6 +1,4 @@
-"""Options that several commands share, as frozen dataclasses whose fields are options and whose docstrings are their
-help.
-"""
+"""Options that several commands share, as frozen dataclasses whose fields are options and whose docstrings are their help."""
 
 import dataclasses
 import gc

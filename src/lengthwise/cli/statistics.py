@@ -1,6 +1,4 @@
-"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no
-torch.
-"""
+"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no torch."""
 
 import dataclasses
 import math

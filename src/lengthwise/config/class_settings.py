@@ -1,6 +1,4 @@
-"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by
-name.
-"""
+"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by name."""
 
 import inspect
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""Files of labelled sentences in the CoNLL format: a token and its label on each line, and an empty line between
-sentences.
-"""
+"""Files of labelled sentences in the CoNLL format: a token and its label on each line, and an empty line between sentences."""
 
 import hashlib
 import re

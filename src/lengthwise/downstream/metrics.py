@@ -1,6 +1,4 @@
-"""Scores of answers in text: the official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and
-rouge-score.
-"""
+"""Scores of answers in text: the official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and rouge-score."""
 
 import re
 import string

@@ -1,6 +1,4 @@
-"""Wall: every channel of the product of query and key decays by itself, as the content of the tokens
-between them says.
-"""
+"""Wall: every channel of the product of query and key decays by itself, as the content of the tokens between them says."""
 
 from typing import ClassVar
 

@@ -1,6 +1,4 @@
-"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task
-grades answers.
-"""
+"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
 
 import dataclasses
 import math

@@ -1,6 +1,4 @@
-"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a
-checkpoint.
-"""
+"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a checkpoint."""
 
 import json
 import math

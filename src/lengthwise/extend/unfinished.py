@@ -1,5 +1,4 @@
-"""Extend a model in a folder beside the final one. A kill loses at most the running step or unit, and the same call
-continues.
+"""Extend a model in a folder beside the final one. A kill loses at most the running step or unit, and the same call continues.
 
 `OUT.unfinished` has `retention.jsonl` with the settings and the rows, `work/` with the drafts and checkpoints of each
 method, and `out/`, which gets the name OUT when everything is in it. Each model gets its name when it is complete.

@@ -1,6 +1,4 @@
-"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to
-logits.
-"""
+"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to logits."""
 
 import itertools
 import re

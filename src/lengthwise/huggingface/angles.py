@@ -1,5 +1,4 @@
-"""Compare the angles that transformers computes with those of the published formula, in float64, at the positions a
-model claims.
+"""Compare the angles that transformers computes with those of the published formula, in float64, at the positions a model claims.
 
 The rotary embedding of the model's own class is built as `from_pretrained` builds it: with float32 or the model's dtype
 as the default dtype. Its cosines and sines, computed from float32 inputs, give the angle by which it rotates.

@@ -1,6 +1,4 @@
-"""Compare the biases that transformers adds for ALiBi (BLOOM and MPT) with those of the slopes that the
-settings mean.
-"""
+"""Compare the biases that transformers adds for ALiBi (BLOOM and MPT) with those of the slopes that the settings mean."""
 
 from collections.abc import Iterator
 from typing import Any, cast

@@ -1,5 +1,4 @@
-"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the
-model's modules.
+"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the model's modules.
 
 A folder is untrusted data. Only `config.json` and `generation_config.json` are read, Hugging Face's hub is off, and the
 modules are built on the device `meta`, which takes no memory.

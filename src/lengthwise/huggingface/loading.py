@@ -1,6 +1,4 @@
-"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for
-them.
-"""
+"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for them."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without
-weights.
+"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without weights.
 
 All parameters of the copy lie on the device meta, so nothing is read from the weights and no memory is needed for them.
 What a matrix of parameters would be multiplied by is replaced by random numbers, and vectors of parameters by random

@@ -1,6 +1,4 @@
-"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each
-layer.
-"""
+"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Pictures of what a model's layers do at its intended length: wavelengths of RoPE before and after scaling, slopes of
-ALiBi.
-"""
+"""Pictures of what a model's layers do at its intended length: wavelengths of RoPE before and after scaling, slopes of ALiBi."""
 
 import math
 from collections.abc import Mapping, Sequence

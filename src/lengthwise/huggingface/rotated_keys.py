@@ -1,6 +1,4 @@
-"""Keys that are rotated before a cache of transformers stores them, as transformers does, so that no step rotates all
-of them.
-"""
+"""Keys that are rotated before a cache of transformers stores them, as transformers does, so that no step rotates all of them."""
 
 import copy
 from typing import Any

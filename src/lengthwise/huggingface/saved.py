@@ -1,6 +1,4 @@
-"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside
-it.
-"""
+"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
 
 import os
 from collections.abc import Mapping

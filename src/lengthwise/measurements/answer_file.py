@@ -1,5 +1,4 @@
-"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can
-continue.
+"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can continue.
 
 The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`.
 Each further line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is

@@ -1,6 +1,4 @@
-"""Scores by length, and what the evaluation of a run stores beside them. The report has charts of its own
-for scores.
-"""
+"""Scores by length, and what the evaluation of a run stores beside them. The report has charts of its own for scores."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -322,9 +322,8 @@ def _edges(like: Tensor, parameters: Sequence[Tensor], final: bool) -> tuple[Ten
     layers = network["LAYERS"] - 1 + network["FINAL"]
     edges = like.new_empty(2, room + 2, dtype=torch.float64)
     counts = like.new_empty(layers + 1, dtype=torch.int32)
-    for layer in range(
-        layers
-    ):  # one launch each, because all of a layer's edges must be written before the next reads them
+    # One launch for each layer, because all edges of a layer must be written before the next one reads them.
+    for layer in range(layers):
         source, target = edges[layer % 2], edges[(layer + 1) % 2]
         split_segments[(1,)](tuple(parameters), source, target, counts, room, LAYER=layer, **constants)
     return edges[layers % 2], counts

@@ -1,5 +1,4 @@
-"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check
---device cuda`.
+"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
 
 Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the
 results are right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of

@@ -1,6 +1,4 @@
-"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained
-positions.
-"""
+"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained positions."""
 
 from typing import Literal
 

@@ -1,6 +1,4 @@
-"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports
-no torch.
-"""
+"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports no torch."""
 
 import itertools
 import re

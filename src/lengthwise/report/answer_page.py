@@ -17,7 +17,7 @@ def content(summary: Summary, suffix: str) -> bytes:
     if suffix != "html":
         return picture(panels(summary), suffix)
     measurement, data = summary.measurement, _data(summary)
-    abouts = dict.fromkeys(item["about"] for item in (*data["charts"], *data["tables"]))
+    abouts = dict.fromkeys(chart["about"] for chart in data["charts"])
     facts = "; ".join(f"{name} {text}" for name, text in facts_table(summary.facts))
     texts = [text for text in (*abouts, data["remarks"], f"{facts}.") if text]
     tables = [_table(table, measurement.series) for table in data["tables"] if table["rows"]]
@@ -45,7 +45,8 @@ def _table(table: Mapping[str, Any], head: str) -> str:
         for row in table["rows"]
     )
     caption = f"<caption>{html.escape(table['title'])}</caption>"
-    return f"<div><table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+    about = f"<p>{html.escape(table['about'])}</p>" if table["about"] else ""
+    return f"<div><table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{about}\n"
 
 
 def _cell(cell: Mapping[str, str]) -> str:

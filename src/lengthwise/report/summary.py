@@ -1,5 +1,4 @@
-"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published
-numbers.
+"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published numbers.
 
 The summary of one task has the scores over all training lengths and over all longer lengths.
 """

@@ -1,6 +1,4 @@
-"""Runs of any studies side by side: their scores by length, their curves, and what differs between their
-configurations.
-"""
+"""Runs of any studies side by side: their scores by length, their curves, and what differs between their configurations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ class Watcher:
         """Return the newest snapshot. Raises `StoreError` if the store cannot be read now."""
         with self._changed:
             self._last_request = time.monotonic()
-            if self._last_request - self._read_at > FRESH:  # nobody has looked for a while
+            if self._last_request - self._read_at > FRESH:  # no page has been requested for a while
                 self._changed.notify_all()
                 self._changed.wait(PATIENCE)
             if self._error is not None:

@@ -73,7 +73,7 @@ class _Length:
         self.reasons: dict[str, str] = {row["encoding"]: row["reason"] for row in finished_rows if row.get("reason")}
         self.described = {row["encoding"] for row in finished_rows if "settings" in row}
         self.has_memory = {row["encoding"] for row in finished_rows if {"memory", "memory_reason"} & set(row)}
-        self.rounds = {row["round"] for row in finished_rows if row.get("round") is not None}
+        self.finished = {(row["encoding"], row["round"]) for row in finished_rows if row.get("round") is not None}
 
     def measure(self) -> Iterator[list[Row]]:
         o, at = self.options, f"length {self.length:,}"
@@ -81,7 +81,9 @@ class _Length:
             self.benchmark.advance(f"{at}: memory of {label}", MEMORY_STEPS)
             if label not in self.has_memory and label not in self.reasons:
                 yield self._memory(label)
-        missing = [n for n in range(o.rounds) if n not in self.rounds]
+        # A process that was killed while it wrote a round may have stored some of its rows.
+        needed = [label for label in self.plans if label not in self.reasons]
+        missing = [n for n in range(o.rounds) if any((label, n) not in self.finished for label in needed)]
         for label in self.plans:
             self.benchmark.advance(f"{at}: first step of {label}")
             if missing and label not in self.reasons:
@@ -142,7 +144,8 @@ class _Length:
 
             reason_rows += self._attempt(label, measure)
         is_stored = number >= 0 and BASELINE in self.subjects
-        return [*reason_rows, *(times[label] for label in self.plans if is_stored and label in times)]
+        new = [label for label in times if (label, number) not in self.finished]
+        return [*reason_rows, *(times[label] for label in self.plans if is_stored and label in new)]
 
     def _attempt(self, label: str, action: Callable[[], None]) -> list[Row]:
         """Run an action. If the encoding refuses this length or memory runs out, return why."""

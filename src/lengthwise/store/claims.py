@@ -1,6 +1,4 @@
-"""Which worker has which run, and which runs have failed. Each function runs inside a transaction that is
-already open.
-"""
+"""Which worker has which run, and which runs have failed. Each function runs inside a transaction that is already open."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,6 +1,4 @@
-"""What happens beside the training of a run: signs of life for the store, and new files for a results folder at an
-address.
-"""
+"""What happens beside the training of a run: signs of life for the store, and new files for a results folder at an address."""
 
 import threading
 

@@ -1,6 +1,4 @@
-"""Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over
-kinds.
-"""
+"""Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over kinds."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

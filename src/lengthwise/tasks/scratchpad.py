@@ -1,6 +1,4 @@
-"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer,
-and graded.
-"""
+"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer, and graded."""
 
 import re
 from abc import abstractmethod

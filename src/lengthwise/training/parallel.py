@@ -1,6 +1,4 @@
-"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2,
-from PyTorch.
-"""
+"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2, from PyTorch."""
 
 import warnings
 from collections.abc import Callable, Iterable

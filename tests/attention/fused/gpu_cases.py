@@ -1,6 +1,4 @@
-"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in
-float64.
-"""
+"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in float64."""
 
 from dataclasses import dataclass, field
 from typing import Any

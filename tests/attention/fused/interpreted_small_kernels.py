@@ -1,5 +1,4 @@
-"""The Triton kernels that replace many small operations, in Triton's interpreter: lists of tiles, FIRE's segments and
-tables.
+"""The Triton kernels that replace many small operations, in Triton's interpreter: lists of tiles, FIRE's segments and tables.
 
 test_gpu.py runs this file in a process of its own, as interpreted_gpu.py.
 """

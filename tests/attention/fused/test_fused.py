@@ -1,6 +1,4 @@
-"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does
-not ask.
-"""
+"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does not ask."""
 
 import contextlib
 import math

@@ -1,6 +1,4 @@
-"""Vectors of distances in fused attention: their products with queries, and with weights where they are added to
-values.
-"""
+"""Vectors of distances in fused attention: their products with queries, and with weights where they are added to values."""
 
 import pytest
 import torch

@@ -1,6 +1,4 @@
-"""The threads of the CPU kernel: torch's own where torch computes with OpenMP, and a pool of the library's
-elsewhere.
-"""
+"""The threads of the CPU kernel: torch's own where torch computes with OpenMP, and a pool of the library's elsewhere."""
 
 import contextlib
 import copy

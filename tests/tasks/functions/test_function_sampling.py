@@ -238,9 +238,7 @@ def test_balanced_inputs_satisfy_one_clause_of_the_prompt(make, share, label):
 
 
 def test_the_published_mistake_by_name():
-    """One function draws the inputs, another one labels them: the inputs are balanced for a function that nobody asks
-    about.
-    """
+    """The inputs are balanced for another function than the one that labels them."""
     for make in (Conjunction, Disjunction, SparseDisjunction, DNF, CNF):
         right, wrong = make(), make(mismatched_balance=True)
         functions = right.functions(generator(9), 2000, 16)

@@ -1,5 +1,4 @@
-"""The area under the score over the logarithm of the length, as a mean score between the shortest and the longest
-length.
+"""The area under the score over the logarithm of the length, as a mean score between the shortest and the longest length.
 
 The score is interpolated linearly over the logarithm of the length between tested lengths, so each tested length counts
 by the distance of its neighbours: lengths 64, 128 and 512 have the weights 1/6, 1/2 and 1/3. Unlike a mean over the

@@ -7,9 +7,9 @@ whose whole 95 % interval is on the wrong side of the threshold, even if longer 
 at every length up to the one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested
-lengths are usually doubled. Its interval is computed from the 95 % intervals of the scores: the lower end is the
-length at which the worse ends of these first cross the threshold, and the upper end that at which their better ends
-do.
+lengths usually grow by factors. The interval of an effective length follows from the 95 % intervals of the scores. Its
+lower end is the length where the curve through their worse ends first falls below the threshold, and its upper end the
+length where the curve through their better ends does.
 """
 
 import math

@@ -1,5 +1,4 @@
-"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021,
-arXiv:2108.13264).
+"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021, arXiv:2108.13264).
 
 It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is,
 and unlike the median it uses more than one score. rliable, the authors' library, takes the percentiles of the

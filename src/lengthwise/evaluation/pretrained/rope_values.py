@@ -1,6 +1,4 @@
-"""Check the values of RoPE settings in config.json, where transformers raises an error that names no setting, or only
-warns.
-"""
+"""Check the values of RoPE settings in config.json, where transformers raises an error that names no setting, or only warns."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,4 @@
-"""Linear Transformer (Katharopoulos et al. 2020): attention whose softmax is replaced by products of
-positive features.
-"""
+"""Linear Transformer (Katharopoulos et al. 2020): attention whose softmax is replaced by products of positive features."""
 
 import torch
 import torch.nn.functional as F

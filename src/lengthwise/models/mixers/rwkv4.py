@@ -1,6 +1,4 @@
-"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and a channel mixing in place of the
-MLP.
-"""
+"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and a channel mixing in place of the MLP."""
 
 import math
 

@@ -1,6 +1,4 @@
-"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is
-downloaded.
-"""
+"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,4 @@
-"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else
-with plain SQL.
-"""
+"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
 
 import os
 from abc import ABC, abstractmethod

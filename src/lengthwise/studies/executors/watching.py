@@ -75,7 +75,7 @@ class Watcher:
             return
         if row.key not in self.running:
             self._start(row)
-        elif before is not None and row.step != before.step:
+        elif before is not None and row.step != before.step and row.steps:  # 0 until the worker's first step
             begun, first = self.begun[row.key]
             rate = (row.step - first) / max(1e-9, time.monotonic() - begun)
             left = (row.steps - row.step) / rate if rate > 0 else 0.0

@@ -1,5 +1,4 @@
-"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they
-share.
+"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
 
 `args` are those of the operator; call.py has the names of their sizes and strides.
 biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py

@@ -1,5 +1,4 @@
-"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the
-kinds.
+"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
 
 A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads.
 While tiles are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.

@@ -1,5 +1,4 @@
-"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without
-them.
+"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without them.
 
 They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights
 by distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>;
