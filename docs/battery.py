@@ -24,8 +24,8 @@ from lengthwise.analysis.findings import Series
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.analysis.statistics.paired import compare_all
 from lengthwise.analysis.statistics.study import of_task
+from lengthwise.measurements.answer_file import read
 from lengthwise.values import join_names
-
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"battery.md": lambda results: battery_page(results), "which-encoding.md": lambda results: guide(results)}
@@ -40,6 +40,72 @@ FAMILIES = {  # by purpose, the tasks (classes) that stand for it
     "functions in context": ("LinearRegression", "Conjunction"),
     "formal languages": ("EvenPairs", "ReverseString", "StackManipulation", "BucketSort", "MissingDuplicate"),
 }
+
+INTRODUCTION = """\
+Trained until a model can do a task: how far does each encoding keep it beyond the training length? {encodings}
+encodings were trained on {tasks} tasks with {seeds} seeds each, {runs} runs in all. The page is generated from the
+scores in `benchmarks/results`, and each of them can be computed again with
+
+```bash
+lengthwise run battery/core
+```
+
+The models have two layers, a width of 64 and four heads, and each was trained for at most some minutes of one CPU core.
+So the page says what encodings do in small models. What a large one does may differ; the
+[decision guide](which-encoding.md) says what follows for a choice.
+
+How the comparison is fair, and where it is not:
+
+- **A training ends when the task is learned**: when the score on new examples of the training length was above a
+  threshold (0.95 for shares) three times in a row. So encodings are compared when they can do the task equally well,
+  and not after equal steps. Text has no such threshold; all runs on text have the same steps.
+- **A model that has not learned its task says nothing about longer inputs** and takes part in no ranking.
+  [claims.md](claims.md#rules) has the rule. That an encoding has not learned a task within the steps here does not mean
+  that it cannot.
+- **Each encoding has its own learning rate on each task**, the better one of two. A stage of its own with another seed
+  chose them; rates and steps of all runs are stored with the scores.
+- **All rotations have the same base**, 10,000, and rotate all dimensions of a head.
+- **Longer text is scored on the same bytes** as text of the training length, with more context before them.
+"""
+
+STEPS = """\
+The median number of training steps over the seeds. In italics: the mean score at the training length of an encoding
+that has not learned the task.
+"""
+
+LENGTHS = """\
+The longest evaluated length at which an encoding still works, relative to the training length, with its 95 % interval
+over seeds: [what counts as working](statistics.md#effective-length). Lengths between the evaluated ones are
+interpolated. `≥ 8` means that it works at the longest evaluated length, eight times that of the training.
+"""
+
+DIFFERENCES = """\
+The paired t test over seeds compares each encoding with the one that has the best mean score over all longer lengths.
+Its p values are corrected by Holm's method for all pairs of encodings of the task, and a difference is significant
+below 0.05. Encodings that have not learned the task are left out.
+"""
+
+COSTS = """\
+Time of a training step and peak memory relative to NoPE, in a model of width 256 with four layers on sequences of
+2,048 tokens, on one CPU core: the medians over all rounds of `lengthwise bench --out`.
+"""
+
+GUIDE = """\
+For each purpose: what to take, the evidence, what it costs, and what could not be told. The table is generated from the
+scores of [the battery](battery.md): {encodings} encodings in models of two layers on {tasks} tasks, with {seeds} seeds.
+An encoding is named if, on most tasks of the purpose, it has the best mean score beyond the training length or does not
+differ significantly from the best. Of equally good ones the three with the fastest training step are named.
+"""
+
+AFTER = """\
+Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measures them on your machine.
+
+**Your model exists already and has RoPE?** Then the question is how to stretch it. `lengthwise extend MODEL` compares
+the methods on your text ([Hugging Face models](huggingface.md)), because which of them is best depends on the model.
+
+**Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Small models show what an encoding
+cannot do. They do not show what a large model makes of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -197,7 +263,7 @@ def costs() -> list[dict[str, Any]]:
     """Return the medians over rounds of the stored measurement, at `COST_LENGTH`."""
     if not COST_FILE.exists():
         return []
-    answer = read_answer(COST_FILE)
+    answer = read(COST_FILE)
     rows = [row for row in answer.measurement.derive(answer.table, answer.origin) if row["length"] == COST_LENGTH]
     labels = dict.fromkeys(row["encoding"] for row in rows)
     return [

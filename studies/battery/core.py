@@ -2,9 +2,9 @@
 
 Question: trained until they have learned a task, how far do encodings keep it beyond the training length, and on which
 tasks?
-Tasks: text in prose and in code; copying, reversing and recalling; addition and sorting; parity with a scratchpad; linear
-regression and conjunctions in context; a regular, a context-free and a context-sensitive task of the Chomsky hierarchy.
-`shared.py` says how they are trained.
+Tasks: text in prose and in code; copying, reversing and recalling; addition and sorting; parity with a scratchpad;
+linear regression and conjunctions in context; a regular, a context-free and a context-sensitive task of the Chomsky
+hierarchy. `shared.py` says how they are trained.
 Encodings: those of the papers and of the thesis on which this library is based, and those that led in
 encodings_2026/small.
 """

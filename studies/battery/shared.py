@@ -1,12 +1,13 @@
-"""What the studies of this folder share: tasks with their settings, encodings, and the stage that chooses learning rates.
+"""What the studies of this folder share: the tasks with their settings, and the stage that chooses learning rates.
 
-The settings of each task were chosen with seeds 100 and 101, which the studies do not use, and with NoPE, RoPE, ALiBi and FIRE, so
-that most encodings learn the task in half a minute of one core. A training ends when the model has learned its task: when its score
-on new examples of the training length has passed `learned` three times in a row. So encodings are compared when they can do
-the task equally well, and the steps that each of them needed are stored.
+The settings of each task were chosen with seeds 100 and 101, which the studies do not use, and with NoPE, RoPE, ALiBi
+and FIRE, so that most encodings learn the task in a minute of one core. A training ends when the model has learned its
+task: when its score on new examples of the training length has passed `learned` three times in a row. So encodings are
+compared when they can do the task equally well, and the steps that each of them needed are stored.
 
-The first stage trains every encoding on every task with both learning rates and seed 100. The comparison uses the rate with which
-the task was learned in fewer steps or, if it was learned with neither, the one with the better score (`best_runs`).
+The first stage trains every encoding on every task with both learning rates and seed 100. The comparison uses the rate
+with which the task was learned in fewer steps or, if it was learned with neither, the one with the better score
+(`best_runs`).
 """
 
 import dataclasses
@@ -144,8 +145,11 @@ def selected(names: str) -> dict[str, Setting]:
 
 
 def trained_choices(setting: Setting, encodings: Iterable[type]) -> list[Choice]:
-    """Return the encodings with settings for a task. Rotations have one base, and settings that are lengths are the training length
-    in tokens, because defaults for long texts would have no effect here. A table of positions has a row for each evaluated one."""
+    """Return the encodings with settings for a task.
+
+    All rotations have one base. Settings that are lengths are the training length in tokens, because defaults for long
+    texts would have no effect here. A table of positions has a row for each evaluated position.
+    """
     task = setting.task.build()
     trained, longest = task.tokens(setting.length), task.tokens(max(setting.lengths))
     own: dict[str, Any] = {"step": trained, "length": trained, "band": trained, "base": BASE}

@@ -1,0 +1,62 @@
+"""All other encodings of the library on four tasks of the battery, each with two seeds.
+
+Question: does any encoding outside of the core (core.py) keep a task further beyond the training length than RoPE?
+Tasks: prose, copying, addition and conjunctions in context, with the settings of shared.py.
+Encodings: all that core.py leaves out, and RoPE for comparison. Those that change trained rotations (`EXTENSIONS`) are
+evaluated on the weights of the RoPE runs, without training, with the factor 8 where they have one. All others are
+trained, so a new encoding joins by its line in the library's list. Temperatures and sinks are trained alone, so each
+of them is NoPE with this addition.
+
+Two seeds are too few to test differences (`lengthwise claims` asks for three), so this study only shows which
+encodings are worth five seeds.
+"""
+
+from collections.abc import Sequence
+
+from core import CORE
+from shared import selected, two_stages
+
+from lengthwise.config import Run, choose
+from lengthwise.encodings import (
+    DCA,
+    ENCODINGS,
+    PI,
+    STRING,
+    DynamicNTK,
+    DynamicYaRN,
+    Llama3,
+    LongRoPE,
+    NTKAware,
+    NTKByParts,
+    ReRoPE,
+    RoPE,
+    SelfExtend,
+    YaRN,
+)
+from lengthwise.studies import Study, continued
+
+TASKS = "prose,copy,addition,conjunction"
+FACTOR = 8.0  # the longest evaluation, in training lengths
+WITH_FACTOR = (PI, NTKAware, NTKByParts, YaRN, Llama3, LongRoPE)
+EXTENSIONS = (*WITH_FACTOR, DynamicNTK, DynamicYaRN, SelfExtend, ReRoPE, DCA, STRING)
+TRAINED = (RoPE, *(encoding for encoding in ENCODINGS if encoding not in {*CORE, *EXTENSIONS}))
+
+
+def extended(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs that evaluate the weights of the RoPE runs with each of the extensions."""
+    choices = [choose(encoding, **({"factor": FACTOR} if encoding in WITH_FACTOR else {})) for encoding in EXTENSIONS]
+    return continued([run for run in runs if run.encoding.name == "RoPE"], choices, steps=0)
+
+
+def study(tasks: str = TASKS, seeds: int = 2) -> Study:
+    return two_stages(
+        name="battery: others",
+        question="Does any encoding outside of the core keep a task further beyond the training length than RoPE?",
+        expectation="",
+        command="lengthwise run battery/others",
+        cost="",
+        settings=selected(tasks),
+        encodings=TRAINED,
+        seeds=seeds,
+        also=extended,
+    )
