@@ -172,7 +172,7 @@ class TaskResult:
         )
 
     def learning_text(self, label: str) -> str:
-        """Return the median of the steps that an encoding needed to learn the task; its score if it has not learned it."""
+        """Return the median of the steps in which an encoding learned the task, or the score of one that did not."""
         series = next((s for s in self.task.series if s.label == label), None)
         if series is None or self.task.reference_length is None:
             return ""
@@ -247,7 +247,7 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
             found.append(f"{title}: fewer than half of the encodings learned it, so no ranking is given.")
         elif len(result.best) > len(result.learned) / 2:
             found.append(
-                f"{title}: {len(result.best)} of {len(result.learned)} encodings do not differ significantly from the best."
+                f"{title}: {len(result.best)} of {len(result.learned)} encodings are not significantly worse than the best."
             )
     return found
 
@@ -292,8 +292,8 @@ def guide(results: Sequence[TaskResult]) -> str:
 def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     """Return a row of the guide.
 
-    The encodings to take are those that are among the best on most of the tasks: the best mean over all longer lengths, or
-    not significantly worse. At most three are named, the cheapest first.
+    The encodings to take are those that are among the best on most of the tasks: they have the best mean over all longer
+    lengths, or are not significantly worse. At most three are named, the cheapest first.
     """
     judged = [r for r in results if len(r.learned) >= len(r.task.series) / 2]
     counts = Counter(label for r in judged for label in r.best)
@@ -314,14 +314,15 @@ def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
 
 
 def scored(result: TaskResult, label: str) -> str:
-    """Return the effective length of an encoding and its mean score over all longer lengths, with interval and seeds."""
+    """Return the effective length of an encoding, and its mean over all longer lengths with interval and seeds."""
     series = next(s for s in result.task.series if s.label == label)
     interval = over_lengths(result.task, series, "longer")
     length = result.length_text(label)
     if interval is None or result.reasons[label] is not None:
         return length
     seeds = len(result.scores[label])
-    return f"up to {length} × training length, {interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}], {seeds} seeds"
+    mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    return f"up to {length} × training length, {mean}, {seeds} seeds"
 
 
 # ---- both -------------------------------------------------------------------------------------------------------
