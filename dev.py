@@ -239,7 +239,8 @@ def install(command: list[str], requirements: list[str]) -> None:
             f"The pinned packages are for Python {dotted(OLDEST)} to {dotted(NEWEST)}, run dev.py with one of these"
         )
     stop(
-        f"{tool} could not install (exit code {code}); see its output above. {reason}; run the command again to continue"
+        f"{tool} could not install (exit code {code}); see its output above. {reason}; run the command again to "
+        "continue"
     )
 
 
@@ -250,7 +251,7 @@ def pinned(name: str) -> str:
 
 
 def upgrade(command: list[str], torch: str) -> None:
-    """Install the newest releases of LIBRARIES, beyond the ranges of pyproject.toml, and of torch unless it is borrowed."""
+    """Install the newest releases of LIBRARIES, beyond pyproject.toml's ranges, and of torch unless it is borrowed."""
     if torch in TORCH_BUILDS:
         install(command, ["--index-url", TORCH_INDEX + TORCH_BUILDS[torch], "--no-deps", "--upgrade", "torch"])
     install(command, ["--upgrade", *LIBRARIES, *(["torch"] if torch == "default" else [])])
@@ -259,7 +260,8 @@ def upgrade(command: list[str], torch: str) -> None:
 def set_up(extras: list[str], torch: str | None, newest: bool = False) -> Environment:
     """Return the environment with `extras` installed. Do nothing if its stamp shows that they already are.
 
-    `newest`: in an environment of its own and without constraints.txt, with newer releases of LIBRARIES and torch if there are.
+    `newest`: in an environment of its own and without constraints.txt, with newer releases of LIBRARIES and torch if
+    there are.
     """
     folder = Path(os.environ.get("LENGTHWISE_VENV") or ROOT / ".venv").expanduser().absolute()
     environment = Environment(folder.with_name(folder.name + "-newest") if newest else folder)
@@ -379,7 +381,8 @@ def pytest(environment: Environment, markers: str, arguments: list[str]) -> NoRe
     workers = min(cores, 4) + 1  # one more uses the cores while a test waits for other processes
     # "worksteal" gives neighbouring tests to the same worker, so that what the tests of a file share is made once.
     command = [str(environment.python), "-m", "pytest", "-n", str(workers), "--dist", "worksteal", "-m", markers,
-               "--timeout", "300", "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
+               "--timeout", "300", "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")),
+               *arguments]  # fmt: skip
     env = variables(environment, OMP_NUM_THREADS="1")
     # The workers and the hundreds of processes that tests start would each compile the tests and the package again.
     env.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,4 +1,4 @@
-"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without encoding.
+"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to no encoding.
 
     python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows,rotations]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
@@ -8,28 +8,29 @@ Batch 4, 8 heads of 64 dimensions, causal, float32, forward and backward pass un
 parameters of the encoding have gradients, and the time of the encoding itself is included. Each part is stored as
 results/attention-<part>.json.
 
-    ratios   time of the forward pass, and of forward and backward, relative to our kernel without encoding ("NoPE") and to
-             torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
-    threads  time of forward and backward on several threads relative to one, of our kernel without encoding and with FIRE, and of
-             torch's attention; wall time, on this machine as it is and beside a process that keeps one core busy.
-             Before each call torch multiplies matrices, which is not timed, as in a model: its threads wait for more
-             work after that. Calls with the same number of threads follow each other, because torch starts its threads
-             anew when the number changes. The row "one sequence of 32" is a call with little work
+    ratios   time of the forward pass, and of forward and backward, relative to our kernel without encoding ("NoPE") and
+             to torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
+    threads  time of forward and backward on several threads relative to one, of our kernel without encoding and with
+             FIRE, and of torch's attention; wall time, on this machine as it is and beside a process that keeps one
+             core busy. Before each call torch multiplies matrices, which is not timed, as in a model: its threads wait
+             for more work after that. Calls with the same number of threads follow each other, because torch starts its
+             threads anew when the number changes. The row "one sequence of 32" is a call with little work
     memory   peak resident memory of a new process, minus its memory before the first forward and backward pass
-    eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time and memory
-    decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a decoder that
-             keeps what the encoding computed ("step"), and of one that does not ("made anew"); and computing the
-             encoding once for 8,192 keys, when a text grows beyond 4,096 ("table"). All are relative to torch's step
-             without encoding
+    eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time
+             and memory
+    decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a
+             decoder that keeps what the encoding computed ("step"), and of one that does not ("made anew"); and
+             computing the encoding once for 8,192 keys, when a text grows beyond 4,096 ("table"). All are relative to
+             torch's step without encoding
     shapes   time per element (pair of tokens and dimension) at other dimensions and lengths, relative to D 64, T 1024
     growth   time and memory of batch 1 up to T 16384, and the factors by which they grow when T doubles
-    errors   error of the output and of every gradient (distance from the float64 reference) of our kernel, relative to that of
-             torch's attention with the bias as a mask, up to T 1024. Only this part uses --draws and --dtypes
-    rows     encodings with a vector for each distance that is multiplied by each query or added to values, and FoX: time relative
-             to our kernel without encoding and to `blocked`; the share of the encoding itself ("table"); peak memory.
-             --forms as in errors
-    rotations  rotating q and k inside the kernel ("inside") and before it ("before"), with the time of the encoding: time and
-             peak memory relative to our kernel without encoding
+    errors   error of the output and of every gradient (distance from the float64 reference) of our kernel, relative to
+             that of torch's attention with the bias as a mask, up to T 1024. Only this part uses --draws and --dtypes
+    rows     encodings with a vector for each distance that is multiplied by each query or added to values, and FoX:
+             time relative to our kernel without encoding and to `blocked`; the share of the encoding itself ("table");
+             peak memory. --forms as in errors
+    rotations  rotating q and k inside the kernel ("inside") and before it ("before"), with the time of the encoding:
+             time and peak memory relative to our kernel without encoding
 
 Times are measured in the order A, X, A, as CPU time of one thread, which other processes disturb little. A ratio is the
 median over the rounds (10th to 90th percentile).
@@ -65,7 +66,8 @@ from lengthwise.span import Span
 NAMES = ("Sinks", "ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
 ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL", "BandedBias")
 ROWS = (
-    "FoX", "Shaw", "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL",
+    "FoX", "Shaw", "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias",
+    "TransformerXL",
 )  # fmt: skip
 FEW = ("ALiBi", "T5", "FIRE")
 ROTATIONS = ("RoPE", "RoPE:layout=half", "RoPE:rotary_fraction=0.25", "XPos")
@@ -80,8 +82,8 @@ class Attention:
     "before RoPE": q and k are rotated before the kernel."""
 
     def __init__(
-        self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None, groups: int = HEADS,
-        window: int | None = None, backend: str = "fused",
+        self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None,
+        groups: int = HEADS, window: int | None = None, backend: str = "fused",
     ):  # fmt: skip
         torch.manual_seed(0)
         queries = queries or length

@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is there
 import numpy as np
 from record import save
 
-from lengthwise.analysis.intervals import Method, over_seeds, over_seeds_and_groups
+from lengthwise.analysis.estimates import RESAMPLES, identity, over_seeds, over_seeds_and_groups
 from lengthwise.baselines.in_context import BASELINES, Array, predictions
 
 SOLVED = 16  # prompts for the solver
@@ -45,18 +45,37 @@ def solver(xs: Array, ys: Array) -> float:
     return (time.process_time() - begin) * len(xs) / min(SOLVED, len(xs))
 
 
-def covered(seeds: int, spread: tuple[float, float, float], method: Method | None, studies: int) -> float:
-    """The share of intervals with the true mean, 0; `method` None: Student's t over seeds."""
+def students_t(values: Array) -> tuple[float, float]:
+    interval = over_seeds(values.mean(1).tolist())
+    return interval.low, interval.high
+
+
+def of_the_report(values: Array) -> tuple[float, float]:
+    interval = over_seeds_and_groups(values.tolist())
+    return interval.low, interval.high
+
+
+def crossed(values: Array) -> tuple[float, float]:
+    """The bootstrap of two crossed factors (Owen 2007), which draws both seeds and groups with replacement."""
+    seeds, groups = values.shape
+    chance = np.random.default_rng(identity(values.ravel().tolist(), seeds))
+    drawn = chance.integers(0, groups, (RESAMPLES, groups))
+    of_seeds = values[chance.integers(0, seeds, (RESAMPLES, seeds))].mean(1)  # [resample, group]
+    low, high = np.quantile(np.take_along_axis(of_seeds, drawn, 1).mean(1), [0.025, 0.975], method="hazen")
+    return float(low), float(high)
+
+
+METHODS = {"seeds and prompts": of_the_report, "crossed": crossed, "Student's t over seeds": students_t}
+
+
+def covered(seeds: int, spread: tuple[float, float, float], method: str, studies: int) -> float:
+    """The share of intervals with the true mean, 0."""
     chance, hits = np.random.default_rng(seeds), 0
     for _ in range(studies):
         values = spread[0] * chance.standard_normal((seeds, 1)) + spread[1] * chance.standard_normal(GROUPS)
         values = values + spread[2] * chance.standard_normal((seeds, GROUPS))
-        interval = (
-            over_seeds(values.mean(1).tolist())
-            if method is None
-            else over_seeds_and_groups(values.tolist(), method=method)
-        )
-        hits += interval.low <= 0 <= interval.high
+        low, high = METHODS[method](values)
+        hits += low <= 0 <= high
     return hits / studies
 
 
@@ -81,10 +100,7 @@ def main() -> None:
     if args.skip != "intervals":
         for seeds in (2, 3, 5):
             for words, spread in CASES.items():
-                methods: tuple[Method | None, ...] = ("seeds and prompts", "crossed", None)
-                shares = {
-                    m or "Student's t over seeds": round(covered(seeds, spread, m, args.studies), 3) for m in methods
-                }
+                shares = {method: round(covered(seeds, spread, method, args.studies), 3) for method in METHODS}
                 found[f"{seeds} seeds, {words}"] = shares
                 print(f"{seeds} seeds, {words:26}", shares, flush=True)
     save("baselines", {"settings": vars(args), "found": found})

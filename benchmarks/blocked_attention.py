@@ -1,6 +1,7 @@
 """Measure the blocked attention (plain PyTorch) relative to full matrices: the reference, and torch's sdpa.
 
-    python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5] [--names FIRE,Shaw] [--against reference]
+    python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5] [--names FIRE,Shaw]
+                                           [--against reference]
 
 Batch 4, 8 heads of 64 dimensions, causal, float32, one thread; a forward and a backward pass. All parameters of the
 encoding have gradients, and the time of the encoding itself is included. Times are CPU times in the order A, blocked,

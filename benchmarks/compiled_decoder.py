@@ -69,7 +69,8 @@ def main() -> None:
             return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
         print(
-            f"\nT {length}\n{'compiled of eager':<20}{'time':>6}{'range':>14}{'memory':>9}{'first step':>13}{'new length':>13}"
+            f"\nT {length}\n{'compiled of eager':<20}{'time':>6}{'range':>14}{'memory':>9}{'first step':>13}"
+            f"{'new length':>13}"
         )
         rows: dict[str, dict[str, float]] = {}
         for name in args.names.split(","):

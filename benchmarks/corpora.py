@@ -86,7 +86,7 @@ def watched(command: list[str]) -> tuple[float, float]:
 
 
 def texts() -> list[str]:
-    documents = [data.decode("utf-8", "replace") for _, _, data in stdlib.read(stdlib.DOMAINS)[1]]
+    documents = [document.data.decode("utf-8", "replace") for document in stdlib.read(stdlib.DOMAINS)[1]]
     return [f"{copy} {n}\n{text}" for copy in range(COPIES) for n, text in enumerate(documents)]
 
 
@@ -176,7 +176,7 @@ def parquet(folder: Path, rounds: int) -> dict[str, Any]:
 
 def generate(path: Path, size: float) -> None:
     """Write JSON lines with about `size` bytes of text: pieces of the standard library, all different."""
-    text = b"".join(data for _, _, data in stdlib.read(stdlib.DOMAINS)[1]).decode("utf-8", "replace")
+    text = b"".join(document.data for document in stdlib.read(stdlib.DOMAINS)[1]).decode("utf-8", "replace")
     step = 9973  # characters; coprime to most lengths, so that pieces begin everywhere
     with open(path, "w", encoding="utf-8", buffering=1 << 22) as file:
         for number in range(int(size / DOCUMENT)):

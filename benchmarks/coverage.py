@@ -19,8 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is there
 import numpy as np
 from record import save
 
-from lengthwise.analysis.estimates import Estimate, interval_of
-from lengthwise.analysis.intervals import over_seeds_and_groups
+from lengthwise.analysis.estimates import Estimate, interval_of, over_seeds_and_groups
 from lengthwise.analysis.ranks import mean_reciprocal_rank, reciprocal_ranks
 from lengthwise.analysis.statistics import (
     Curve,

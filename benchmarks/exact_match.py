@@ -1,4 +1,4 @@
-"""Measure the cost of an exact match: one teacher-forced forward pass, relative to greedy decoding with the same result.
+"""Measure the cost of an exact match: a teacher-forced forward pass, relative to greedy decoding with the same result.
 
     python benchmarks/exact_match.py [--length 40] [--examples 256] [--pairs 5]
 
@@ -47,7 +47,7 @@ class Asked:
     def one_by_one(self) -> float:
         begin = time.process_time()
         few = EvaluationConfig(lengths=self.config.lengths, examples=FEW)
-        evaluate(self.model, self.task, few, train_length=20, decode=True, division=Division(1))
+        evaluate(self.model, self.task, few, decode=True, division=Division(1))
         return (time.process_time() - begin) / FEW
 
     def uncached(self) -> float:
@@ -59,7 +59,7 @@ class Asked:
 
     def _evaluate(self, decode: bool) -> float:
         begin = time.process_time()
-        evaluate(self.model, self.task, self.config, train_length=20, decode=decode)
+        evaluate(self.model, self.task, self.config, decode=decode)
         return (time.process_time() - begin) / self.config.examples
 
 

@@ -154,7 +154,10 @@ class Eager(Attention):
 
     def out(self) -> torch.Tensor:
         position = self.span.k[0]
-        x = self.encoding.coordinate(position[:, None], position[None].minimum(position[:, None]))  # type: ignore[union-attr]
+        x = self.encoding.coordinate(  # type: ignore[union-attr]
+            position[:, None],
+            position[None].minimum(position[:, None]),
+        )
         bias = self.encoding.f(x.float()[..., None]).permute(2, 0, 1)  # type: ignore[union-attr]
         logits = (self.q @ self.k.mT).float() * self.dim**-0.5 + bias
         hidden = position[:, None] < position

@@ -7,6 +7,9 @@ For each kernel and form, and each loop over tiles: instructions per pair of que
 memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
 compiled instead of executed.
 
+From the instructions of each loop, and from the share of tiles that go through it, it predicts how many instructions a
+forward and a backward pass takes with some encodings, relative to none. That is not a time.
+
 The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
 half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
 or if a loop with branches is pipelined (see `_stages` in visits.py).
@@ -14,6 +17,7 @@ or if a loop with branches is pipelined (see `_stages` in visits.py).
 
 import argparse
 import collections
+import math
 import re
 import subprocess
 import tempfile
@@ -36,23 +40,47 @@ from lengthwise.native import gpu_segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "rows values", "sink", "prefix")
+FORMS = (
+    "none",
+    "short table",
+    "table",
+    "fixed table",
+    "pieces",
+    "table pieces",
+    "many",
+    "rows",
+    "rows values",
+    "sink",
+    "prefix",
+)
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
     "prefix": ["CLEAN", "GENERAL"],
+    "short table": ["CLEAN", "FAR", "GENERAL"],
     "table": ["CLEAN", "FAR", "GENERAL"],
+    "fixed table": ["CLEAN", "FAR", "GENERAL"],
     "rows": ["CLEAN", "FAR", "GENERAL"],
     "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
 MAIN = ("CLEAN", "FAR")
+TOKENS = 8192  # of the predicted times
+# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted
+# as if none had a knot.
+ENCODINGS = {
+    "NoPE": ("none", TOKENS),
+    "T5": ("short table", 128),
+    "ALiBi": ("fixed table", 0),
+    "KERPLE": ("table", TOKENS),
+    "FIRE": ("pieces", TOKENS),
+}
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
 # In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the
-# worse is seen. With up to 18 and 30 they were the fastest on an H200; FoX needs the other 2, 1 and 1, and was not
-# timed.
-SPILLED = {64: 20, 128: 31, 256: 1}
+# worse is seen. With up to 18 and 30 they were the fastest on an H200; tables that end before the keys do have the
+# block sizes of none, need the other 8 and 9 for the gradients of keys, and were not timed.
+SPILLED = {64: 26, 128: 39, 256: 1}
 NAMES = {
     torch.float64: "fp64",
     torch.float32: "fp32",
@@ -62,7 +90,8 @@ NAMES = {
     torch.int64: "i64",
     torch.uint8: "u8",
 }
-NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns")  # kernels without products of matrices
+# Kernels without products of matrices.
+NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns", "find_steps")
 
 
 class Compiled:
@@ -95,7 +124,10 @@ class Compiled:
             file.flush()
             self.sass = _run("nvdisasm", "-c", file.name)
             usage = _run("cuobjdump", "-res-usage", file.name)
-        self.registers, self.stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())  # type: ignore[union-attr]
+        self.registers, self.stack = map(
+            int,
+            re.search(r"REG:(\d+) STACK:(\d+)", usage).groups(),  # type: ignore[union-attr]
+        )
 
     @property
     def pairs(self) -> int:
@@ -123,8 +155,8 @@ class Compiled:
     def report(self, form: str) -> dict[str, Any]:
         loops = self.loops()
         kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
-        if self.name == "distance_gradients" and form == "table":
-            kinds = ["CLEAN", "GENERAL"]  # query_gradients handles FAR tiles
+        if self.name == "distance_gradients" and form in ("short table", "table"):
+            kinds = ["CLEAN", "GENERAL"]  # the gradient of the last entry is what the others leave
         if self.name == "weights_by_distance":
             kinds = ["CLEAN", "GENERAL"]  # with a causal mask
         if len(loops) != len(kinds):
@@ -165,6 +197,40 @@ def pipelined_branches(ttgir: str) -> int:
             open_loops[-1]["loads"] |= "async_copy" in line
             open_loops[-1]["branches"] |= "scf.if" in line
     return count
+
+
+def instructions(kernels: dict[str, Any], far: int) -> float:
+    """Return the instructions of all kernels for each visible pair of TOKENS tokens, causal.
+
+    far: the distance from which on tiles are FAR. Loops with branches count every branch.
+    """
+    total = 0.0
+    for name, found in kernels.items():
+        size_q, size_k = found["tile"]
+        i, j = torch.arange(0, TOKENS, size_q)[:, None], torch.arange(0, TOKENS, size_k)
+        visible, nearest = j < i + size_q, i - j - (size_k - 1)
+        is_far = nearest >= far
+        if name == "distance_gradients":
+            visible, is_far = visible & ~is_far, is_far & False
+        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far, "CLEAN": (nearest >= 0) & ~is_far}
+        for kind, chosen in tiles_of.items():
+            if count := int((visible & chosen).sum()):
+                total += count * size_q * size_k * found["loops"][kind]["instructions a pair"]
+    return total / (TOKENS**2 / 2)
+
+
+def predicted(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how many instructions each encoding takes relative to none, for all dtypes and dims with its form."""
+    rows = []
+    for name, forms in results.items():
+        base = instructions(forms["none"], TOKENS) if isinstance(forms, dict) and "none" in forms else math.nan
+        for encoding, (form, far) in ENCODINGS.items():
+            if isinstance(forms, dict) and form in forms and not math.isnan(base):
+                count = instructions(forms[form], far)
+                rows.append(
+                    {"of": name, "encoding": encoding, "a pair": round(count, 1), "ratio": round(count / base, 2)}
+                )
+    return rows
 
 
 def problems(found: dict[str, Any], kernel: str, form: str, dim: int, dtype: torch.dtype) -> list[str]:
@@ -221,7 +287,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
     tensors: dict[str, Any] = {}
     if "table" in form:
-        tensors["table"] = torch.zeros(2, tokens)
+        tensors["table"] = torch.zeros(2, 32 if "short" in form else tokens)
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
         lines = torch.zeros(2, s), torch.zeros(2, s)
@@ -236,7 +302,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     if "prefix" in form:
         tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
     arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
-    needs = frozenset(LEARNED).intersection(tensors)
+    needs = frozenset() if "fixed" in form else frozenset(LEARNED).intersection(tensors)
 
     def action() -> None:
         out, lse = gpu.forward(q, k, v, arguments)
@@ -269,11 +335,12 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
             (tokens, arguments(tokens, 100, positions=False, documents=position)),
         ):
             tiles.by_keys(tiles.Case(case, queries, tokens, cpu), 64, 32)
-            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32, (64, 32))
-        for columns, ends in ((1, True), (40, True), (40, False)):
-            sums = torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64)
+            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32)
+        for first, columns in ((0, 128), (-127, 255)):
+            tiles.steps(torch.zeros(2, columns), first, 2)
+        for columns in (1, 40):
             distances._sum_columns(
-                sums, torch.zeros(4, batch, 2, tokens) if ends else None, -3, torch.zeros(2, columns), 2
+                torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64), -3, torch.zeros(2, columns), 2
             )
         for settings in ({}, {"hidden_layers": 0}, {"width": 64, "final_activation": True}):
             fire = FIRE(num_heads=2, **settings)  # type: ignore[arg-type]
@@ -293,7 +360,9 @@ def main() -> None:
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
     parser.add_argument(
-        "--forms", default="none,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
+        "--forms",
+        default="none,short table,table,fixed table,pieces,rows,rows values,sink,prefix",
+        help="of " + ", ".join(FORMS),
     )
     args = parser.parse_args()
     if reason := gpu.unsupported_reason():
@@ -319,7 +388,7 @@ def main() -> None:
                         f"{found['shared memory'] / 1024:6.0f} KiB  {loops}",
                         flush=True,
                     )
-    save("gpu_code", results | {"problems": wrong})
+    save("gpu_code", results | {"problems": wrong, "predicted instructions": predicted(results)})
     if wrong:
         raise SystemExit("\n".join(wrong))
 

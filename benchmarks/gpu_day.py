@@ -1,6 +1,7 @@
 """Measure on a GPU, in slices of a few minutes that run in any order and keep their results.
 
-    python benchmarks/gpu_day.py [--slice NAME ...] [--minutes 8] [--total-minutes 15] [--folder gpu-day] [--device cuda]
+    python benchmarks/gpu_day.py [--slice NAME ...] [--minutes 8] [--total-minutes 15] [--folder gpu-day]
+                                 [--device cuda]
     python benchmarks/gpu_day.py --list | --dry-run | --summary
 
 Each slice (gpu_slices.py) is a list of measurements. They are stored one by one in FOLDER/NAME.json, so a slice that is

@@ -135,10 +135,10 @@ class Sizes:
 
         torch.manual_seed(0)
         config = LlamaConfig(
-            vocab_size=self.vocabulary, hidden_size=self.width, intermediate_size=self.d_ff, num_hidden_layers=self.layers,
-            num_attention_heads=self.heads, num_key_value_heads=self.heads, max_position_embeddings=self.length,
-            tie_word_embeddings=True, use_cache=False, bos_token_id=0, eos_token_id=None, pad_token_id=None,
-            attn_implementation="sdpa",
+            vocab_size=self.vocabulary, hidden_size=self.width, intermediate_size=self.d_ff,
+            num_hidden_layers=self.layers, num_attention_heads=self.heads, num_key_value_heads=self.heads,
+            max_position_embeddings=self.length, tie_word_embeddings=True, use_cache=False, bos_token_id=0,
+            eos_token_id=None, pad_token_id=None, attn_implementation="sdpa",
         )  # fmt: skip
         return LlamaForCausalLM(config).to(setting.device)
 
@@ -265,7 +265,7 @@ def python_text() -> bytes:
     """Return the source of Python's standard library, which every machine has."""
     from lengthwise.corpora import stdlib
 
-    return b"\n".join(data for _, _, data in stdlib.read(("source",))[1])
+    return b"\n".join(document.data for document in stdlib.read(("source",))[1])
 
 
 def fox_and_shaw(setting: Setting) -> Iterator[Measurement]:

@@ -1,4 +1,4 @@
-"""Measure a Llama of transformers whose attention lengthwise computes, relative to the same model in transformers alone.
+"""Measure a Llama of transformers whose attention lengthwise computes, relative to the model in transformers alone.
 
     python benchmarks/huggingface.py [--pairs 5] [--threads 1] [--save]
 

@@ -54,9 +54,10 @@ class Theirs(nn.Module):
         given = rope_parameters(kind)
         scaled = TRAINED * 8 if "original_max_position_embeddings" in given else TRAINED
         config = LlamaConfig(
-            vocab_size=1, hidden_size=WIDTH, intermediate_size=D_FF, num_hidden_layers=layers, num_attention_heads=HEADS,
-            num_key_value_heads=HEADS, max_position_embeddings=scaled, rope_parameters=given, use_cache=False,
-            rms_norm_eps=1e-6, pad_token_id=None, bos_token_id=0, eos_token_id=0, attn_implementation=attention,
+            vocab_size=1, hidden_size=WIDTH, intermediate_size=D_FF, num_hidden_layers=layers,
+            num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=scaled, rope_parameters=given,
+            use_cache=False, rms_norm_eps=1e-6, pad_token_id=None, bos_token_id=0, eos_token_id=0,
+            attn_implementation=attention,
         )  # fmt: skip
         self.input_projection = nn.Linear(INPUTS, WIDTH, bias=False)
         self.model = LlamaModel(config)

@@ -57,12 +57,12 @@ def growth(name: str, train_length: int, times: int, answer: Any) -> None:
     torch.set_num_threads(1)
     model, task = build(run_of(name, train_length))
     length = times * train_length
-    evaluate(model, task, EvaluationConfig(lengths=(train_length,), tokens=train_length), train_length=train_length)
+    evaluate(model, task, EvaluationConfig(lengths=(train_length,), tokens=train_length))
     task.examples(0, 1, length)
     for baseline in task.baselines():
         baseline.scores(task.examples(0, 1, train_length), [train_length])
     before = megabytes()
-    evaluate(model, task, EvaluationConfig(lengths=(length,), tokens=max(16_384, length)), train_length=train_length)
+    evaluate(model, task, EvaluationConfig(lengths=(length,), tokens=max(16_384, length)))
     answer.send(megabytes() - before)
 
 
@@ -90,7 +90,7 @@ def seconds(name: str, train_length: int, config: EvaluationConfig, batch_tokens
 
     def measured() -> float:
         begin = time.process_time()
-        evaluate(model, task, config, train_length=train_length, division=Division(batch_tokens))
+        evaluate(model, task, config, division=Division(batch_tokens))
         return time.process_time() - begin
 
     return measured

@@ -1,6 +1,7 @@
 """Measure the peak memory of `lengthwise reach` at 16 times the training length, relative to the weights and the cache.
 
-    python benchmarks/reach_memory.py [--train-length 512] [--times 16] [--layers 30] [--methods own,yarn:factor=16] [--keep]
+    python benchmarks/reach_memory.py [--train-length 512] [--times 16] [--layers 30] [--methods own,yarn:factor=16]
+                                      [--keep]
 
 The model has the sizes of SmolLM-135M (width 576, 9 heads, of which 3 for keys and values, 49,152 tokens) and random
 weights in float32. The peak is the highest resident memory of a process while it reads one text, minus that before the

@@ -1,4 +1,4 @@
-"""Measure training steps of two processes with one thread each, relative to one process with two threads on the same batches.
+"""Measure training steps of two processes with one thread each, relative to one with two threads on the same batches.
 
     python benchmarks/several_devices.py [--steps 8] [--rounds 5] [--save]
 

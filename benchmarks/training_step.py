@@ -2,14 +2,14 @@
 
 python benchmarks/training_step.py [--parts encodings,threads] [--lengths 128,512] [--pairs 8]
 
-encodings  each encoding relative to the same model without encoding: d_model 128, 4 layers, 4 heads, batch 32, bytes, one
-           thread. Times are CPU times of whole steps (forward, backward, optimizer) in the order NoPE, X, NoPE; the
+encodings  each encoding relative to the same model without encoding: d_model 128, 4 layers, 4 heads, batch 32, bytes,
+           one thread. Times are CPU times of whole steps (forward, backward, optimizer) in the order NoPE, X, NoPE; the
            figures are the median and the range of the ratios. Memory is the peak resident memory of a new process,
            minus its memory before the first step
-threads    a model like Llama (6 layers, width 256, 8 heads, d_ff 1024, 2,048 tokens a step as vectors) on one thread, two, and
-           so on up to the machine's cores: with RoPE, relative to the same model with the same weights in transformers
-           with SDPA, and with FIRE, relative to that model too. Wall time of whole steps in turn. Needs `pip install
-           '.[outside]'`
+threads    a model like Llama (6 layers, width 256, 8 heads, d_ff 1024, 2,048 tokens a step as vectors) on one thread,
+           two, and so on up to the machine's cores: with RoPE, relative to the same model with the same weights in
+           transformers with SDPA, and with FIRE, relative to that model too. Wall time of whole steps in turn. Needs
+           `pip install '.[outside]'`
 """
 
 import argparse

@@ -133,8 +133,8 @@ def as_data(answers: Sequence[Answer]) -> dict[str, Any]:
         "python": platform.python_version(),
         "libraries": {answer.library: answer.version for answer in answers},
         "unit": "nats: the largest error of a log-probability (of a key, or of a token)",
-        "ours": '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to the '
-        "model's dtype: ours_on_gpu has such a bias",
+        "ours": '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to '
+        "the model's dtype: ours_on_gpu has such a bias",
         "questions": [{"name": q.name, "text": q.text, "tolerance": q.tolerance} for q in QUESTIONS],
         "answers": [{name: finite(value) for name, value in asdict(answer).items()} for answer in answers],
         "ours_departs": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs],

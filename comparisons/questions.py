@@ -169,11 +169,13 @@ _ROW = "One row of attention weights at {} tokens, in {}; the training length is
 QUESTIONS: tuple[Question, ...] = (
     *(row_question(f"value at {name}", _ROW.format(name, "float32"), n, torch.float32)
       for name, n in (("512", 512), ("32768", 2**15), ("10^5", 10**5), ("10^6", 10**6))),
-    *(row_question(f"bfloat16 at {name}", _ROW.format(name, "bfloat16 after model.to(torch.bfloat16)"), n, torch.bfloat16)
+    *(row_question(f"bfloat16 at {name}", _ROW.format(name, "bfloat16 after model.to(torch.bfloat16)"), n,
+                   torch.bfloat16)
       for name, n in (("512", 512), ("32768", 2**15), ("10^5", 10**5))),
     row_question("loaded at 32768", _ROW.format(2**15, "bfloat16 after loading with dtype=torch.bfloat16"), 2**15,
                  torch.bfloat16, loaded=True),
-    Question("model", f"A whole model and ours, with the same weights, at {SHORT} and {LONG} tokens; the training length is "
+    Question("model",
+             f"A whole model and ours, with the same weights, at {SHORT} and {LONG} tokens; the training length is "
              f"{TRAIN_LENGTH}", FLOAT32_TOLERANCE, whole_model),
     Question("runs past", f"Whether a model for {TRAIN_LENGTH} tokens can read {LONG}", None, runs_past),
     model_question("decoding within", f"Decoding {SHORT} tokens with the cache, and one forward pass", decoding_within),

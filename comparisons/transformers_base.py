@@ -53,5 +53,5 @@ def config_arguments(shape: dict[str, Any]) -> dict[str, Any]:
 
     With this `initializer_range`, attention is neither uniform nor on a single key.
     """
-    return {"vocab_size": VOCABULARY, "initializer_range": SHAPE["d_model"] ** -0.5, "bos_token_id": 0, "eos_token_id": 0,
-            "pad_token_id": 0, **shape}  # fmt: skip
+    return {"vocab_size": VOCABULARY, "initializer_range": SHAPE["d_model"] ** -0.5, "bos_token_id": 0,
+            "eos_token_id": 0, "pad_token_id": 0, **shape}  # fmt: skip

@@ -32,7 +32,8 @@ class Bloom(TransformersImplementation):
     def __init__(self) -> None:
         explanations = row_explanations(
             float32="it adds slope · key position in float32, whose rounding error grows with the position",
-            bfloat16="it adds slope · key position in the model's dtype: in bfloat16 many neighbouring keys have the same bias",
+            bfloat16="it adds slope · key position in the model's dtype: in bfloat16 many neighbouring keys have the "
+            "same bias",
         )
         super().__init__("BLOOM, ALiBi", choose(ALiBi), explanations)
 
@@ -78,7 +79,8 @@ class T5Bias(TransformersImplementation):
     def attention(self) -> Any:
         torch.manual_seed(1)
         config = transformers.T5Config(
-            d_model=self.heads * self.head_dim, d_kv=self.head_dim, num_heads=self.heads, is_decoder=not self.bidirectional
+            d_model=self.heads * self.head_dim, d_kv=self.head_dim, num_heads=self.heads,
+            is_decoder=not self.bidirectional,
         )  # fmt: skip
         attention = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
         weight = attention.relative_attention_bias.weight

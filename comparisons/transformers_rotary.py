@@ -34,10 +34,11 @@ from lengthwise.models.conversion import encoding_from_rope_parameters
 ROTARY_EXPLANATIONS = {
     **row_explanations(
         float32="angles are float32: position · frequency has an error of up to about position · 6e-8 radians",
-        bfloat16="the frequencies are a buffer, which .to(bfloat16) rounds: an angle has a relative error of up to 1/256",
+        bfloat16="the frequencies are a buffer, which .to(bfloat16) rounds: an angle has a relative error of up "
+        "to 1/256",
     ),
-    "packed, as called": "documents are separated by their positions only with use_cache=False; by default they attend to each "
-    "other",
+    "packed, as called": "documents are separated by their positions only with use_cache=False; by default they "
+    "attend to each other",
 }
 _BATCH = "the largest position of any row or document determines the angles of all"
 EXPLANATIONS = {
@@ -66,8 +67,8 @@ def rope_parameters(name: str, train_length: int, head_dim: int) -> dict[str, An
         "linear": {"factor": 4.0},
         "dynamic": {"factor": 2.0},
         "yarn": {"factor": 4.0, **trained},
-        "deepseek": {"rope_type": "yarn", "factor": 40.0, **trained, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False,
-                     "mscale": 1.0, "mscale_all_dim": 0.707},
+        "deepseek": {"rope_type": "yarn", "factor": 40.0, **trained, "beta_fast": 16.0, "beta_slow": 2.0,
+                     "truncate": False, "mscale": 1.0, "mscale_all_dim": 0.707},
         "longrope": {"factor": 4.0, **trained, "short_factor": [1.0 + 0.25 * p / pairs for p in range(pairs)],
                      "long_factor": [1.0 + 3.0 * p / pairs for p in range(pairs)]},
         "llama3": {"factor": 8.0, **trained, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
@@ -109,9 +110,10 @@ class Llama(TransformersImplementation):
     def row_config(self) -> Any:
         """Return a configuration with the heads of the rows. The rest of the model is as small as possible."""
         return transformers.LlamaConfig(
-            hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads, head_dim=self.head_dim, vocab_size=1,
-            num_hidden_layers=1, intermediate_size=1, max_position_embeddings=self.train_length,
-            rope_parameters=rope_parameters(self.rope, self.train_length, self.head_dim), bos_token_id=0, eos_token_id=0,
+            hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads, head_dim=self.head_dim,
+            vocab_size=1, num_hidden_layers=1, intermediate_size=1, max_position_embeddings=self.train_length,
+            rope_parameters=rope_parameters(self.rope, self.train_length, self.head_dim), bos_token_id=0,
+            eos_token_id=0,
         )  # fmt: skip
 
     def model_config(self) -> dict[str, Any]:
@@ -172,7 +174,8 @@ def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
         ModelConfig.llama(**SHAPE), choice, vocab_size=VOCABULARY, output_size=VOCABULARY, train_length=TRAIN_LENGTH
     )
     weights = theirs.state_dict()
-    state = {"token_embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"],
+    state = {"token_embedding.weight": weights["model.embed_tokens.weight"],
+             "norm.weight": weights["model.norm.weight"],
              "lm_head.weight": weights["lm_head.weight"]}  # fmt: skip
     for n, (ours, names) in product(range(SHAPE["num_layers"]), LLAMA_PARTS.items()):
         joined = torch.cat([weights[f"model.layers.{n}.{name}.weight"] for name in names])

@@ -1,4 +1,4 @@
-"""Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam, Inkling and gpt-oss."""
+"""Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam, Inkling, gpt-oss."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -248,7 +248,8 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
             found.append(f"{title}: fewer than half of the encodings learned it, so no ranking is given.")
         elif len(result.best) > len(result.learned) / 2:
             found.append(
-                f"{title}: {len(result.best)} of {len(result.learned)} encodings are not significantly worse than the best."
+                f"{title}: {len(result.best)} of {len(result.learned)} encodings are not significantly worse than the "
+                "best."
             )
     return found
 
@@ -293,8 +294,8 @@ def guide(results: Sequence[TaskResult]) -> str:
 def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     """Return a row of the guide.
 
-    The encodings to take are those that are among the best on most of the tasks: they have the best mean over all longer
-    lengths, or are not significantly worse. At most three are named, the cheapest first.
+    The encodings to take are those that are among the best on most of the tasks: they have the best mean over all
+    longer lengths, or are not significantly worse. At most three are named, the cheapest first.
     """
     judged = [r for r in results if len(r.learned) >= len(r.task.series) / 2]
     counts = Counter(label for r in judged for label in r.best)

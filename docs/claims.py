@@ -39,7 +39,8 @@ lengthwise claims nope-2     # one claim with its tests and what they found
 | holds here | All tests of the claim agree with it. |
 | contradicted at this scale | At least one test shows the contrary. |
 | cannot tell | The scores allow both: too few seeds, a task that was not learned, or an interval that is too wide. |
-| not tested | There are no scores, or they come from an older version of a task or encoding. The text names the command. |
+| not tested | There are no scores, or they come from an older version of a task or encoding. \
+The text names the command. |
 
 The models here have at most 0.4 million parameters and were trained for minutes, mostly on bytes of novels and on short
 symbolic sequences. The papers' models are much larger, most of them by a factor of hundreds or more. A claim that is

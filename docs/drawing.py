@@ -1,4 +1,4 @@
-"""The pictures of the gallery, as `lengthwise inspect ENCODING --picture` draws them, with captions; and their comparison."""
+"""The gallery's pictures, drawn as by `lengthwise inspect ENCODING --picture`, with captions; and their comparison."""
 
 import math
 import re

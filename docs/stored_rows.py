@@ -37,7 +37,6 @@ def findings_of(panel: dict[str, Any], scores: list[dict[str, Any]]) -> TaskFind
     def point(length: int, seeds: list[Estimate]) -> Point:
         return Point(
             length=length,
-            out_of_distribution=length > panel["train_length"],
             interval=interval_of(seeds, metric.limits, share=metric.share),
             seeds=tuple(seeds),
         )

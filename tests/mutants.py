@@ -57,8 +57,8 @@ OPERATORS = {
 }  # fmt: skip
 FUNCTIONS = {
     "min": "max", "max": "min", "any": "all", "all": "any", "cos": "sin", "sin": "cos", "amax": "amin", "amin": "amax",
-    "floor": "ceil", "ceil": "floor", "clamp_min": "clamp_max", "clamp_max": "clamp_min", "tril": "triu", "triu": "tril",
-    "mean": "sum", "maximum": "minimum", "minimum": "maximum", "keys": "values", "append": "extend",
+    "floor": "ceil", "ceil": "floor", "clamp_min": "clamp_max", "clamp_max": "clamp_min", "tril": "triu",
+    "triu": "tril", "mean": "sum", "maximum": "minimum", "minimum": "maximum", "keys": "values", "append": "extend",
 }  # fmt: skip
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 OTHER_NUMBERS = {
-    "PI", "NTKAware", "PRoPE", "NTKByParts", "YaRN", "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "KerpleLog", "KerplePower",
-    "Sandwich", "Llama4", "Ministral", "Beam", "MistralLarge4", "LogN", "ReRoPE", "DCA", "STRING", "PaTHFoX",
+    "PI", "NTKAware", "PRoPE", "NTKByParts", "YaRN", "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "KerpleLog",
+    "KerplePower", "Sandwich", "Llama4", "Ministral", "Beam", "MistralLarge4", "LogN", "ReRoPE", "DCA", "STRING",
+    "PaTHFoX",
 }  # fmt: skip
 
 

@@ -125,7 +125,6 @@ def scores(ranks: Ranks, run: Run, config: EvaluationConfig, batch_tokens: int) 
         model,
         task,
         config,
-        train_length=run.training.train_length,
         positions=run.training.positions,
         division=Division(batch_tokens, ranks),
     )

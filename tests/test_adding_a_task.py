@@ -1,4 +1,4 @@
-"""docs/adding-a-task.md, and the plug-in section of docs/adding-an-encoding.md: what they tell their reader to write works."""
+"""docs/adding-a-task.md, and the plug-in section of docs/adding-an-encoding.md: what they tell one to write works."""
 
 import re
 import shlex
@@ -67,7 +67,11 @@ def test_the_task_says_what_its_docstring_says(place: Path, capfd: pytest.Captur
 def test_study_files_pass_the_classes_themselves(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {run.task.name for run in load("mystudy.py").runs} == {"Largest"}
     monkeypatch.syspath_prepend(str(place))
-    statement, call = re.search(r"\(`(from log_slopes .*?)`\).*?\n?`(grid\(.*?\))`", ENCODING[2], flags=re.S).groups()  # type: ignore[union-attr]
+    statement, call = re.search(  # type: ignore[union-attr]
+        r"\(`(from log_slopes .*?)`\).*?\n?`(grid\(.*?\))`",
+        ENCODING[2],
+        flags=re.S,
+    ).groups()
     space: dict[str, Any] = {"grid": grid, "TrainingConfig": TrainingConfig}
     exec(statement, space)
     assert [run.encoding.name for run in eval(call, space)] == ["LogSlopes", "ALiBi"]

@@ -1,4 +1,4 @@
-"""Type checkers see the types of the public interface: pyright and mypy find the mistakes in a client's files, and nothing else."""
+"""Type checkers see the types of the public interface: pyright and mypy find a client's mistakes, and nothing else."""
 
 import importlib.util
 import json

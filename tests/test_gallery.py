@@ -1,4 +1,4 @@
-"""The gallery in docs/encodings/: up to date, its examples run, its pictures can be read on light and on dark ground."""
+"""The gallery in docs/encodings/: up to date, its examples run, its pictures are readable on light and dark ground."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install something else."""
+"""Advice on installing names what exists: no index has Lengthwise, so `pip install lengthwise` gives something else."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Measured figures in the documentation come from stored results: tables are generated, and prose quotes no figure of its own."""
+"""Measured figures in the documentation come from stored results: tables are generated, prose quotes no own figures."""
 
 import importlib.util
 import re

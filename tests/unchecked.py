@@ -1,4 +1,4 @@
-"""Objects with fields of other types than they declare, as users can make them: only tests check types in constructors."""
+"""Objects with fields of other types than they declare, as users can make them: only tests check constructors."""
 
 from typing import Any
 

@@ -30,9 +30,7 @@ class CacheError(Exception):
 
 
 def location() -> Path:
-    """Return the path of the cache folder, whether or not it exists. Raise `CacheError` if there is no home folder for
-    it.
-    """
+    """Return the path of the cache folder, which may not exist. Raise `CacheError` without a home folder."""
     if setting := os.environ.get("LENGTHWISE_CACHE"):
         path = os.path.expanduser(setting)
         if path.startswith("~"):
@@ -45,9 +43,7 @@ def location() -> Path:
 
 
 def folder(*, create: bool = False) -> Path:
-    """Return the cache folder. With `create`, create it with access only for this user, and raise `OSError` if that
-    fails.
-    """
+    """Return the cache folder. With `create`, create it for this user alone; raise `OSError` if that fails."""
     path = location()
     if create:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,9 +51,7 @@ def folder(*, create: bool = False) -> Path:
 
 
 def load(name: str) -> bytes | None:
-    """Return the data that `store` wrote. None if there is none, if it is damaged or, with a warning, if it cannot be
-    read.
-    """
+    """Return what `store` wrote. None if it is missing, damaged or, with a warning, unreadable."""
     try:
         content = (folder() / name).read_bytes()
     except FileNotFoundError:

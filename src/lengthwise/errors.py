@@ -11,16 +11,12 @@ from lengthwise.versions import INSTALLED
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error in one line: what is wrong and how to fix it, or the type and the message of an
-    unexpected error.
-    """
+    """Return an error in one line: what is wrong and how to fix it, or an unexpected error's type and message."""
     return expected_line(error) or first_line(error)
 
 
 def expected_line(error: BaseException) -> str | None:
-    """Return the line of an error that a user can fix, or that a user's file has caused. Return None for an unexpected
-    error.
-    """
+    """Return the line of an error that a user can fix or that a user's file has caused; None for any other."""
     if (line := out_of_memory_line(error)) is not None:
         return line
     if is_own_error(error):
@@ -33,7 +29,7 @@ def expected_line(error: BaseException) -> str | None:
         path = "" if error.filename is None else f"{error.filename or 'the empty path'}: "
         return f"{path}{error.strerror or error}"
     if str(error) == "can't start new thread":
-        return "this machine cannot start more threads or processes now; use fewer --workers and --threads, or try again later"
+        return "this machine cannot start more threads now; use fewer --workers and --threads, or try again later"
     return None
 
 

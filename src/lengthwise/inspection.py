@@ -1,4 +1,4 @@
-"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and others.
+"""Describe what an encoding does at positions 0 ... N-1, as data for `lengthwise inspect`, the gallery and others.
 
 No encoding is treated by name. The data come from what its base class defines (frequencies, a bias for each distance,
 an embedding), from `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` if it has them, and
@@ -6,7 +6,7 @@ from the forms of its modifiers.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -189,7 +189,10 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert isinstance(rotation, forms.Rotation)
-        result["gain"] = {"query": _listed(rotation.gain_q[0, 0]), "key": _listed(rotation.gain_k[0, 0])}  # type: ignore[index]
+        result["gain"] = {
+            "query": _listed(rotation.gain_q[0, 0]),  # type: ignore[index]
+            "key": _listed(rotation.gain_k[0, 0]),  # type: ignore[index]
+        }
     if encoding.depends_on_length():
         result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))
         result["frequencies_trained"], result["gain_trained"] = at(data["train_length"])
@@ -230,18 +233,11 @@ def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModif
 
 
 def _slopes(encoding: PositionEncoding) -> list[float] | None:
-    """Return the `slopes` m_h of an encoding whose bias is -m_h times the distance.
-
-    Return None if it has no such attribute, or if that is something else.
-    """
+    """Return the attribute `slopes` m_h of an encoding if its bias is -m_h times the distance, or else None."""
     slopes = getattr(encoding, "slopes", None)
-    if not isinstance(encoding, DistanceBias) or not isinstance(slopes, tuple | list | Tensor):
+    if slopes is None or not isinstance(encoding, DistanceBias):
         return None
-    try:
-        each = torch.as_tensor(slopes, dtype=torch.float64).detach()
-    except (TypeError, ValueError):
-        return None
-    distance = torch.arange(4)
+    each, distance = torch.as_tensor(slopes, dtype=torch.float64).detach(), torch.arange(4)
     table = encoding.checked_bias(distance).double()
     if each.shape != table.shape[:1] or not torch.allclose(table, -each[:, None] * distance, rtol=1e-6, atol=0):
         return None
@@ -249,9 +245,7 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 
 
 def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
-    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector
-    added to q.
-    """
+    """Return the terms with a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
     kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
     return [term for term in modifiers.terms if isinstance(term, kinds) and term.has_bias]
 
@@ -393,3 +387,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the cosine of the angle between two vectors, or 0 if one of them is 0."""
+    lengths = math.hypot(*a) * math.hypot(*b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0

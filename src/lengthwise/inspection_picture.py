@@ -8,13 +8,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import altair as alt
 
 from lengthwise.config import choose
 from lengthwise.encodings import RoPE
-from lengthwise.inspection import inspect
+from lengthwise.inspection import cosine, inspect
 
 INK, RULE = "#7f7f7f", "#7f7f7f55"
 COLOURS = ("#bf5e61", "#ba6734", "#a27900", "#678f37", "#009775", "#0092ae", "#4982c9", "#8c6dbf")
@@ -38,9 +39,7 @@ Points = list[tuple[float, float | None]]
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for
-    example.
-    """
+    """A chart with its caption. `is_nonzero`: whether any value is not 0, unlike in the initial bias of CoPE."""
 
     chart: alt.LayerChart
     description: str
@@ -48,9 +47,7 @@ class Panel:
 
 
 def picture(data: Data) -> tuple[str, str]:
-    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts if there is
-    nothing to draw.
-    """
+    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts for nothing."""
     panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
     chosen = [panel for panel in panels if panel.is_nonzero][:2]
     if not chosen:
@@ -109,9 +106,7 @@ def panel(
         thin = {name: thin[name] for name in list(thin)[::3]}
     names = list(thin)
     rows = [{"x": _short(a), "y": _short(b), "c": name} for name in names for a, b in thin[name]]
-    others = [
-        name for name in curves if name != grey
-    ]  # the colour of a curve does not depend on which others are drawn
+    others = [name for name in curves if name != grey]  # also those that are not drawn, so that colours stay
     colours = [INK if name == grey else COLOURS[_spread(others.index(name), len(others))] for name in names]
     dashes = [[2, 3] if name == grey else DASHES[others.index(name) % len(DASHES)] for name in names]
     key = alt.Legend(title=None, symbolType="stroke") if len(names) > 1 and legend else None
@@ -218,15 +213,13 @@ def _bias(data: Data) -> list[Panel]:
         shares = _shares(bias)
         legend = "coordinate" in data or len(shares) == 1
         return [panel(data, "bias, nats", what, _heads(bias), "distance", "", legend=legend), _share(data, shares)]
+    heads = _heads(bias)
     if ahead:
         before = min(data["train_length"], len(ahead[0]))
         both = [[*side[before - 1 :: -1], *head] for side, head in zip(ahead, bias, strict=True)]
-        return [
-            panel(data, "bias, nats", "the bias at each distance", _heads(both, -before), "distance", "", legend=False),
-            _share(data, _shares(bias)),
-        ]
+        heads = _heads(both, -before)
     return [
-        panel(data, "bias, nats", "the bias at each distance", _heads(bias), "distance", "", legend=False),
+        panel(data, "bias, nats", "the bias at each distance", heads, "distance", "", legend=False),
         _share(data, _shares(bias)),
     ]
 
@@ -259,9 +252,7 @@ def _share(data: Data, curves: Sequence[Sequence[float]]) -> Panel:
 
 
 def _rotation(data: Data) -> list[Panel]:
-    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE
-    has panels.
-    """
+    """Return panels of the rotation beside that of RoPE. An encoding with the rotation of RoPE has none."""
     sizes = {name: data[name] for name in ("head_dim", "train_length", "length")}
     plain = inspect(choose(RoPE), num_heads=1, **sizes)
     rotations: dict[str, Data] = {data["name"]: data}
@@ -286,10 +277,8 @@ def _rotation(data: Data) -> list[Panel]:
 
 def _match(data: Data) -> list[float]:
     """Return <q, k> at each distance divided by <q, k> without rotation, for q = k with the same norm in every pair."""
-    pairs, gain = (
-        max(data["head_dim"] // 2, len(data["frequencies"])),
-        data["gain"],
-    )  # a polar rotation has as many pairs as dims
+    gain = data["gain"]
+    pairs = max(data["head_dim"] // 2, len(data["frequencies"]))  # a polar rotation has as many pairs as dims
     products = []
     for distance in range(data["length"]):
         if isinstance(gain, dict):
@@ -303,28 +292,15 @@ def _match(data: Data) -> list[float]:
     return products
 
 
-def _query_vectors(data: Data) -> list[Panel]:
-    return _vectors(data, "query_vectors", "vectors multiplied by queries")
-
-
-def _value_vectors(data: Data) -> list[Panel]:
-    return _vectors(data, "value_vectors", "vectors added to the values")
-
-
 def _vectors(data: Data, key: str, what: str) -> list[Panel]:
     """Return panels of the cosine between the vector of each distance and that of the distance nearest to 0."""
     panels = []
     for form in data[key]:
         zero = min(max(-form["first"], 0), len(form["table"][0]) - 1)
-        curves = [[_cosine(vector, head[zero]) for vector in head] for head in form["table"]]
+        curves = [[cosine(vector, head[zero]) for vector in head] for head in form["table"]]
         description = f"the cosine between the {what} at each distance and at distance 0"
         panels.append(panel(data, what, description, _heads(curves, form["first"]), "distance", "cosine", rule=False))
     return panels
-
-
-def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    lengths = math.hypot(*a) * math.hypot(*b)
-    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
 
 
 def _transformed(data: Data) -> list[Panel]:
@@ -344,7 +320,7 @@ def _embedding(data: Data) -> list[Panel]:
     shown = range(min(data["train_length"], len(rows)))
     curves: dict[str, Points] = {f"dim {d}": [(p, rows[p][d]) for p in shown] for d in dims}
     middle = data["length"] // 2
-    alike = {"cosine": _points([_cosine(row, rows[middle]) for row in rows])}
+    alike = {"cosine": _points([cosine(row, rows[middle]) for row in rows])}
     return [
         panel(data, "added to the embeddings", "three dimensions of the vectors", curves, "position", "", rule=False),
         panel(
@@ -363,8 +339,8 @@ PANELS: tuple[tuple[str, Callable[[Data], list[Panel]]], ...] = (
     ("sink_logits", _sinks),
     ("coordinate", _coordinate),
     ("logits_after", _transformed),
-    ("query_vectors", _query_vectors),
-    ("value_vectors", _value_vectors),
+    ("query_vectors", partial(_vectors, key="query_vectors", what="vectors multiplied by queries")),
+    ("value_vectors", partial(_vectors, key="value_vectors", what="vectors added to the values")),
     ("bias", _bias),
     ("frequencies", _rotation),
     ("embedding", _embedding),

@@ -1,4 +1,4 @@
-"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
+"""The memory of this machine, a limit for a process that would otherwise be killed, and errors without memory."""
 
 import os
 import re
@@ -111,9 +111,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     The type counts too, because a message can contain the name of a folder.
     """
-    if (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    ):  # that of PyTorch, which is not imported here
+    # PyTorch, which is not imported here, has an OutOfMemoryError.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
 

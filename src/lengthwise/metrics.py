@@ -58,9 +58,7 @@ class Metric:
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def unit_text(self, unit_of_length: str) -> str:
-        """Return the unit of scores, such as `nats per byte`, or "" without one. `unit_of_length`: in the plural,
-        "bytes".
-        """
+        """Return the unit of scores, such as `nats per byte` for the unit of length "bytes", or "" without one."""
         return f"{self.unit} per {unit_of_length.removesuffix('s')}" if self.unit else ""
 
     def label(self, unit_of_length: str) -> str:

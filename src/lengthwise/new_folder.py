@@ -10,11 +10,11 @@ from pathlib import Path
 from lengthwise.values import ConfigError, require_no_address
 
 
-def require_new(folder: str | Path, option: str = "--out", fix: str = "") -> Path:
+def require_new(folder: str | Path, fix: str = "") -> Path:
     """Return the path. Raises `ConfigError` unless a folder can be created there. `fix`: what to do if it exists."""
-    require_no_address(option, str(folder))
+    require_no_address("--out", str(folder))
     if not str(folder).strip():
-        raise ConfigError(f"{option} is empty; name a folder")
+        raise ConfigError("--out is empty; name a folder")
     path = Path(folder)
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists, and nothing is overwritten; {fix or 'name another folder, or delete it'}")
@@ -45,9 +45,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def copy_folder_permissions(folder: Path) -> None:
-    """Give the files of a new folder the folder's permissions to read and write. Those of safetensors are the owner's
-    alone.
-    """
+    """Give the files of a new folder its permissions, because safetensors lets only the owner read them."""
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(folder.stat().st_mode & 0o666)

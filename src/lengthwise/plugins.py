@@ -117,8 +117,7 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     folder = str(path.parent)
     sys.path.insert(0, folder)
     try:
-        with _working_directory_restored():
-            exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
         line = f", line {error.lineno}" if error.filename == str(path) and error.lineno else ""
         raise error_type(f"{name}{line}: SyntaxError: {error.msg}") from error
@@ -156,24 +155,9 @@ def _line(error: BaseException, path: Path) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
-@contextmanager
-def _working_directory_restored() -> Iterator[None]:
-    """Restore the working directory afterwards, because relative paths on the command line refer to the first one."""
-    try:
-        before = os.getcwd()
-    except OSError:  # it was deleted
-        before = None
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.chdir(before)
-
-
 def _import(name: str) -> ModuleType:
     try:
-        with _working_directory_restored():
-            return importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise PluginError(f"plug-in {name}: {first_line(error)}; install that package") from error

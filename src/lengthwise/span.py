@@ -76,9 +76,7 @@ class Span:
 
     @classmethod
     def of(cls, keys: int, queries: int | None = None, device: torch.device | str | None = None) -> "Span":
-        """Return the span of keys at positions 0 ... keys-1, whose last `queries` tokens are the queries (default:
-        all).
-        """
+        """Return the span of keys at 0 ... keys-1, whose last `queries` tokens (default: all) are the queries."""
         k = torch.arange(keys, device=device)[None]
         return cls(k[:, keys - (keys if queries is None else queries) :], k, keys, consecutive=True)
 

@@ -1,4 +1,4 @@
-"""Trackers, which show training curves and scores beside the results database, by the classes of `accelerate.tracking`."""
+"""Trackers, which show training curves and scores beside the database, by the classes of `accelerate.tracking`."""
 
 import dataclasses
 import hashlib
@@ -235,7 +235,7 @@ def tracker_of(data: Mapping[str, Any]) -> Tracker:
     return TRACKERS[settings.pop("name")](**settings)
 
 
-def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]:
+def parse_trackers(text: str) -> tuple[Tracker, ...]:
     """Return the trackers of `tensorboard,wandb:project=fire,mode=offline`. Raise `ConfigError` for anything else."""
     settings: dict[str, dict[str, Any]] = {}
     name = ""
@@ -244,27 +244,29 @@ def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]
         if begin is not None:
             name, item = begin[1].strip().lower(), begin[2] or ""
             if name not in TRACKERS:
-                raise ConfigError(f"{option} must be the names of trackers, and there is no {unlisted(name, TRACKERS)}")
+                raise ConfigError(
+                    f"--trackers must be the names of trackers, and there is no {unlisted(name, TRACKERS)}"
+                )
             if name in settings:
-                raise ConfigError(f"{option} names {name} twice; name it once")
+                raise ConfigError(f"--trackers names {name} twice; name it once")
             settings[name] = {}
         if item:
-            _add_setting(settings, name, item, option)
+            _add_setting(settings, name, item)
     if not settings:
-        raise ConfigError(f"{option} is empty; name one or more of {', '.join(TRACKERS)}")
+        raise ConfigError(f"--trackers is empty; name one or more of {', '.join(TRACKERS)}")
     return tuple(TRACKERS[name](**values) for name, values in settings.items())
 
 
-def _add_setting(settings: dict[str, dict[str, Any]], name: str, text: str, option: str) -> None:
+def _add_setting(settings: dict[str, dict[str, Any]], name: str, text: str) -> None:
     """Parse `NAME=VALUE`. Messages leave out the text, because a mistyped setting may contain a password."""
     setting, _, value = (word.strip() for word in text.partition("="))
     if not name or not value:
-        example = f"{option} {name or 'wandb'}:{'folder=PATH' if name == 'tensorboard' else 'project=fire'}"
-        raise ConfigError(f"{option} must be names with settings as NAME=VALUE, as in: {example}")
+        example = f"--trackers {name or 'wandb'}:{'folder=PATH' if name == 'tensorboard' else 'project=fire'}"
+        raise ConfigError(f"--trackers must be names with settings as NAME=VALUE, as in: {example}")
     tracker = TRACKERS[name]
     require_known(name, [setting], [field.name for field in dataclasses.fields(tracker)])
     if setting in settings[name]:
-        raise ConfigError(f"{option} sets {name}:{setting} twice; omit one of them")
+        raise ConfigError(f"--trackers sets {name}:{setting} twice; omit one of them")
     settings[name][setting] = parse_value(value, typing.get_type_hints(tracker)[setting], f"{name}: {setting}")
 
 

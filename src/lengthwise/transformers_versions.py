@@ -1,4 +1,4 @@
-"""What depends on the version of transformers: the tested range, and the name under which models receive their KV cache.
+"""What depends on the version of transformers: the tested range, and the name of the KV cache in models.
 
 From 5.24 on, models, layers and outputs call it `cache`; before, `past_key_values`. Blocks and layers of some models
 call it `layer_past` in both. A model from a folder with its own code (`trust_remote_code`) may have the old name in the
@@ -44,9 +44,7 @@ def take_version_warning() -> str | None:
 
 
 def warn_of_untested_version(stacklevel: int) -> None:
-    """Warn once in a process if the installed transformers is not one of the tested versions, unless a command has
-    printed it.
-    """
+    """Warn once in a process of an untested version of transformers, unless a command has printed that."""
     warning = version_warning()
     if warning and warning not in _issued:
         _issued.add(warning)
@@ -55,9 +53,7 @@ def warn_of_untested_version(stacklevel: int) -> None:
 
 @functools.cache
 def own_cache_name() -> str:
-    """Return the name of the cache in outputs of the installed transformers, which `generate` and its own
-    models use.
-    """
+    """Return the cache's name in the installed transformers, which `generate` and its own models use."""
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
     fields = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}

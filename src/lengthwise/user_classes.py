@@ -38,9 +38,7 @@ def defined_in(make: type) -> str | None:
 
 
 def source_location(make: type | Callable[..., Any]) -> str:
-    """Return where a class or a function is defined, such as `mytask.py, line 12`, or its module if the file is
-    unknown.
-    """
+    """Return where a class or function is defined, such as `mytask.py, line 12`, or its module without a file."""
     try:
         line = inspect.getsourcelines(make)[1]
     except (OSError, TypeError):
@@ -58,9 +56,7 @@ def wrong_return(instance: object, method: str, expected: str, value: object) ->
 
 
 def not_repeatable(instance: object, method: str, returned: str) -> ConfigError:
-    """Return the error for a user's method that gave other examples or positions (`returned`) for the same generator
-    state.
-    """
+    """Return the error for a user's method that `returned` something else for the same generator state."""
     make = type(instance)
     return ConfigError(
         f"{source_location(getattr(make, method))}: {make.__name__}.{method} must return the same {returned} for the "
@@ -70,9 +66,7 @@ def not_repeatable(instance: object, method: str, returned: str) -> ConfigError:
 
 
 def described(value: Any) -> str:
-    """Return a value for a message: small values as they are, tensors as their dtype and shape, others as
-    their type.
-    """
+    """Return a value for a message: small values as they are, tensors by dtype and shape, others by type."""
     plain = (bool, int, float, complex, str, type(None))
     if isinstance(value, plain) or (isinstance(value, (tuple, list)) and all(isinstance(x, plain) for x in value)):
         return reprlib.repr(value)

@@ -1,4 +1,4 @@
-"""Check values against declared types: settings, stored rows and files. pydantic checks, and its errors become one line."""
+"""Check settings, rows and files against declared types. pydantic checks, and its errors become one line."""
 
 import contextlib
 import dataclasses
@@ -23,9 +23,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_
 
 
 def validated(value: Any, expected: Any, name: str) -> Any:
-    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other
-    type.
-    """
+    """Return `value` as the type `expected`, a list as a tuple; raise `ConfigError` for a wrong type."""
     try:
         result = _adapter(expected).validate_python(_as_tuple(value))
     except ValidationError as error:
@@ -34,9 +32,7 @@ def validated(value: Any, expected: Any, name: str) -> Any:
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
-    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem, such as an
-    unknown setting.
-    """
+    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem."""
     declared: Any = kind
     try:
         return typing.cast(T, _adapter(declared).validate_json(text))

@@ -42,9 +42,7 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, and otherwise the result of
-    `near_miss`.
-    """
+    """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, or else `near_miss`."""
     names = list(names)
     our_name = next((ours for ours, others in NAMES_ELSEWHERE.items() if name in others and ours in names), None)
     return near_miss(name, names) if our_name is None else f"; did you mean {our_name!r}?"
@@ -59,9 +57,7 @@ SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source"
 
 
 def near_miss(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters,
-    else "".
-    """
+    """Return `; did you mean 'alibi'?` if a known name is similar, begins with `name` or has its letters, or ""."""
     spellings, start = {folded(k): k for k in names}, folded(name)
     near = difflib.get_close_matches(start, spellings, 1, SIMILARITY)
     near = near or [k for k in spellings if sorted(k) == sorted(start) or (len(start) >= 3 and k.startswith(start))]
@@ -78,9 +74,7 @@ def unlisted(name: object, names: Iterable[str]) -> str:
 
 
 def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> None:
-    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the
-    known names.
-    """
+    """Raise `ArgumentError`, with a suggestion, for the first of `names` that is not in `settings`."""
     settings = list(settings)
     for name in names:
         if name not in settings:
@@ -89,9 +83,7 @@ def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> 
 
 
 def install_extra(extra: str) -> str:
-    """Return how to install an extra (optional dependencies): the package is in no index of packages, so
-    from a clone.
-    """
+    """Return how to install an extra (optional dependencies) from a clone, as no index has the package."""
     return f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
 
 
@@ -146,9 +138,7 @@ def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
 
 
 def is_remote(results: object) -> typing.TypeGuard[str]:
-    """Return whether results are at an address of files, such as s3://bucket/folder, rather than in a folder on this
-    machine.
-    """
+    """Return whether results are at an address such as s3://bucket/folder, and not on this machine."""
     return is_url(results) and re.match(_SCHEME, results, re.IGNORECASE) is None and not results.startswith(":")
 
 
@@ -181,9 +171,7 @@ def is_url(value: object) -> typing.TypeGuard[str]:
 
 
 def require_address(name: str, value: object) -> None:
-    """Raise `ConfigError` unless the value is a URL. The message contains nothing of the value, which may be a
-    password.
-    """
+    """Raise `ConfigError` unless the value is a URL. The message does not show it: it may be a password."""
     if not is_url(value):
         raise ConfigError(
             f"{name} must be the address of a database, such as {EXAMPLE}; for a folder on this machine, use --results"
@@ -199,9 +187,7 @@ def without_secrets(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: its `repr`, but very large whole numbers as `1.000e+400` and tuples in square
-    brackets.
-    """
+    """Return the `repr` of a value, but of large whole numbers `1.000e+400`, and tuples in square brackets."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(shown, value))}]"
     return f"{Decimal(value):.3e}" if isinstance(value, int) and abs(value) >= 10**30 else repr(value)

@@ -72,7 +72,8 @@ def study(seeds: int = 5, orders: int = 2, steps: int = 5000) -> Study:
     ]
     return Study(
         name="addition: robust",
-        question="Which of FIRE, randomized positions, reversed digits and index hints lets a model add longer numbers?",
+        question="Which of FIRE, randomized positions, reversed digits and index hints lets a model add longer "
+        "numbers?",
         expectation=(
             "The ratio is above 1.0 with hints alone, and highest (at most 1.67) with all four. Reversed digits decide "
             "most whether the training lengths are learned. Ratios above 1.0 differ by at least 0.33 between seeds, "

@@ -1,4 +1,4 @@
-"""What the studies of this folder share: the tasks of each level, the models that are compared, and the published result.
+"""What the studies of this folder share: the tasks of each level, the compared models, and the published result.
 
 Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy" (ICLR 2023), and Ruoss et al. 2023,
 "Randomized Positional Encodings Boost Length Generalization of Transformers" (ACL 2023), which evaluates the same
@@ -40,7 +40,7 @@ TASKS: dict[str, type[ChomskyTask]] = {task.__name__: task for task in ALL_TASKS
 
 def lengths_of(task: type[ChomskyTask], lengths: Iterable[int]) -> list[int]:
     """Return the lengths that the task has; instead of one that it does not have, the next shorter one."""
-    found = {length - (length - task.shortest) % task.step for length in lengths if length >= task.shortest}
+    found = {length - (length - task.shortest) % task.length_step for length in lengths if length >= task.shortest}
     return sorted(found)
 
 

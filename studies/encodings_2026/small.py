@@ -1,4 +1,4 @@
-"""All encodings of the library on a laptop: seven tasks, trained short, evaluated up to eight times the training length.
+"""All encodings of the library on a laptop: seven tasks, trained short, evaluated up to eight times as long.
 
 Question: which encodings still work at up to eight times the training length, and does the answer depend on the task?
 Tasks: text; copies of one repeated symbol and of random symbols; recall of the value of a key in the middle of others;

@@ -1,4 +1,4 @@
-"""Language modelling beyond the training length, on a laptop: FIRE's Figures 1 and 2 with models of 0.4 million parameters.
+"""Language modelling beyond the training length, on a laptop: FIRE's Figures 1 and 2 with 0.4 million parameters.
 
 Question: how does the cross-entropy of a language model change beyond its training length, and which encoding decides
 it? Models are trained on prose with 256 and 512 bytes, and evaluated with up to 8,192 bytes on prose, on LaTeX and on

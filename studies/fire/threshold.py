@@ -44,7 +44,8 @@ def runs(task: str, training: TrainingConfig, tokens: int, seeds: int):
 
 study = Study(
     name="fire: threshold",
-    question="Trained at T tokens, which initial threshold L of FIRE (2T, T, T/4, T/16, 512, 1024) scores best at longer lengths?",
+    question="Trained at T tokens, which initial threshold L of FIRE (2T, T, T/4, T/16, 512, 1024) scores best at "
+    "longer lengths?",
     expectation=(
         "L of T/16 and T/4 is worst beyond the training length on text, by at most 0.1 nats per byte; on copying 2T, "
         "512 and 1024 are clearly ahead of T/4 and T/16 just beyond the training length; all are equal at the training "

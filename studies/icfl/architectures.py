@@ -1,4 +1,4 @@
-"""In-context function learning without softmax attention: six mixers beside two encodings, with clean and with noisy examples.
+"""In-context function learning without softmax attention: six mixers beside two encodings, clean and noisy examples.
 
 Question: which architectures use more examples than they were trained on, and does noise in the labels change that?
 Expectation (written before the first run; the thesis compared only Mamba, in plots): at the training length (12

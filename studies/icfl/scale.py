@@ -64,7 +64,8 @@ def study(scale: str = "paper") -> Study:
     task, models, mamba, training, seeds, evaluation = SCALES[scale]
     return Study(
         name="icfl: size" if scale == "paper" else "icfl: size (small)",
-        question="Does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?",
+        question="Does a larger model extrapolate further beyond the number of examples it was trained on, and "
+        "does Mamba?",
         expectation="Size lowers the error up to the training length and does not change where an encoding fails.",
         cost="75 trainings of 50,000 steps, some hours each on one GPU"
         if scale == "paper"

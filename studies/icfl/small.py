@@ -1,4 +1,4 @@
-"""In-context function learning on a laptop: four function classes, eight encodings, trained on 12 examples, evaluated on 96.
+"""In-context function learning on a laptop: four function classes, eight encodings, 12 examples, tested on 96.
 
 Question: which encodings let a small model use more examples than it was trained on?
 Expectation (written before the first run, from the thesis' statements and the published scale): at 12 examples all

@@ -20,7 +20,8 @@ from lengthwise.studies import Study, grid
 study = Study(
     name="nope: classic tasks",
     question="Which position encodings carry out commands and nested functions that are longer than any in training?",
-    expectation="On SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are alike.",
+    expectation="On SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal "
+    "are alike.",
     cost="30 trainings of 40,000 to 60,000 steps, some hours each on one GPU",
     command="lengthwise run nope/classic --device cuda",
     runs=grid(

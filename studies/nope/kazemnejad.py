@@ -1,4 +1,4 @@
-"""Settings shared by the studies of this folder: encodings, seeds, model and training at both scales, and published numbers.
+"""Settings shared by the studies of this folder: encodings, seeds, model and training at both scales, published values.
 
 Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers" (NeurIPS
 2023), section 3 and appendix D, and the run results in the repository McGill-NLP/length-generalization.

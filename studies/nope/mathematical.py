@@ -1,4 +1,4 @@
-"""Figure E.3 at the published scale: addition, polynomials, sorting, sums, parity and chains of variables, without scratchpad.
+"""Figure E.3 at the published scale: addition, polynomials, sorting, sums, parity, chains of variables, no scratchpad.
 
 Question: which position encodings calculate and reason on inputs up to twice as long as any in training?
 Expectation (theirs): NoPE and T5 lead, all fall fast; parity and summation stay near chance beyond training.

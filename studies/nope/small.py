@@ -1,4 +1,4 @@
-"""The NoPE study on a laptop: copy and reverse with 0.2 million parameters, trained on 2 to 10 symbols, evaluated on up to 20.
+"""The NoPE study on a laptop: copy and reverse with 0.2 million parameters, trained on 2 to 10 symbols, tested to 20.
 
 Question: do models this small reproduce the published order of the encodings?
 Expectation (written before the first run, from the published numbers): NoPE copies repeated and replaced symbols
@@ -51,8 +51,8 @@ study = Study(
         "over all their tasks; their ceiling for random copies is 0.737; of repeated symbols we have all that are held "
         "out, 18 to 28 at a "
         "length, of replaced ones 180 to 200",
-        differs="they have dropout of 0.1, ours none; their checkpoint is the best one on validation, ours the last; they train "
-        "on a fixed set of 100,000 examples, 25.6 times, in batches of mixed lengths, ours on fresh examples at every "
-        "step, where all examples of a batch have one length",
+        differs="they have dropout of 0.1, ours none; their checkpoint is the best one on validation, ours the last; "
+        "they train on a fixed set of 100,000 examples, 25.6 times, in batches of mixed lengths, ours on fresh "
+        "examples at every step, where all examples of a batch have one length",
     ),
 )

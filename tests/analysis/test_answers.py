@@ -8,7 +8,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.analysis.answers import Summary, numbers_of, summarize
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 from lengthwise.measurements import Table
 from lengthwise.store import open_store
 from lengthwise.store.rows import AnswerRow, RunRow

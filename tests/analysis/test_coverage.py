@@ -61,7 +61,7 @@ def test_intervals_of_simulated_studies(benchmark: ModuleType, statistic: str, c
 
 def test_a_wrong_interval_is_noticed(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The normal quantile instead of Student's t, of three seeds, contains the true mean in about 81 % of studies."""
-    monkeypatch.setattr("lengthwise.analysis.intervals.quantile_t", lambda degrees: 1.959964)
+    monkeypatch.setattr("lengthwise.analysis.estimates.quantile_t", lambda degrees: 1.959964)
     found = benchmark.coverage(benchmark.CASES["score, losses"]["seeds"], 3, 600)["coverage"]
     assert found == pytest.approx(0.81, abs=0.05)
 

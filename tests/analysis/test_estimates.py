@@ -6,8 +6,14 @@ from collections.abc import Sequence
 import pytest
 
 from lengthwise.analysis import Estimate, Interval, over_examples, over_seeds
-from lengthwise.analysis.estimates import difference, interval_of, weighted
-from lengthwise.analysis.intervals import over_seeds_and_groups, over_shares, with_wilson
+from lengthwise.analysis.estimates import (
+    difference,
+    interval_of,
+    over_seeds_and_groups,
+    over_shares,
+    weighted,
+    with_wilson,
+)
 
 GROUPS = [[1.0, 1.2, 0.8, 1.0], [1.4, 1.5, 1.3, 1.4]]
 

@@ -53,7 +53,7 @@ def test_exact_match_stays_within_its_scale(make_study: Make) -> None:
 
 def test_in_and_out_of_distribution(make_study: Make) -> None:
     task = make_study({"FIRE": [[1.0, 2.0, 3.0]]}).tasks[0]
-    assert [p.out_of_distribution for p in task.series[0].points] == [False, True, True]
+    assert [task.is_new(p.length) for p in task.series[0].points] == [False, True, True]
     assert [task.is_new(n) for n in (5, 10, 11)] == [False, False, True]
 
 

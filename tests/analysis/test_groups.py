@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.analysis.intervals import Interval, over_seeds_and_groups, with_wilson
+from lengthwise.analysis.estimates import Interval, over_seeds_and_groups, with_wilson
 from lengthwise.analysis.ranks import over_lengths
 from lengthwise.analysis.reading import verdict
 

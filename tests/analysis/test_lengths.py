@@ -8,8 +8,8 @@ from lengthwise.analysis.lengths import Histogram, lengths
 from lengthwise.values import ConfigError
 
 
-def lines(*values: object, field: str = "input") -> list[str]:
-    return [json.dumps({field: value}) + "\n" for value in values]
+def lines(*values: object, field: str = "input") -> list[bytes]:
+    return [json.dumps({field: value}).encode() + b"\n" for value in values]
 
 
 def test_words_are_what_stands_between_white_space() -> None:
@@ -22,7 +22,7 @@ def test_a_whole_number_is_a_length_itself() -> None:
     assert lengths(lines(7, 3, 7, field="length"), "length").counts == {3: 1, 7: 2}
 
 
-def test_bytes_and_empty_lines() -> None:
+def test_empty_lines_are_skipped() -> None:
     rows = ['{"target": "ä ö"}'.encode(), b"\n", b'{"target": "x"}\r\n', b"  \n"]
     assert lengths(rows, "target").counts == {1: 1, 2: 1}
 
@@ -47,14 +47,14 @@ def test_bytes_and_empty_lines() -> None:
 )
 def test_a_bad_line_is_named(bad: str | bytes, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as error:
-        lengths(['{"input": "a"}', "", bad, "worse"], "input")
+        lengths([b'{"input": "a"}', b"", bad if isinstance(bad, bytes) else bad.encode(), b"worse"], "input")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 200
 
 
 def test_nothing_at_all() -> None:
     with pytest.raises(ConfigError, match="it must contain at least one example"):
-        lengths(["\n"], "input")
+        lengths([b"\n"], "input")
 
 
 def test_bins() -> None:
@@ -78,7 +78,4 @@ def test_the_median_is_a_length_that_half_do_not_exceed(counts: dict[int, int], 
 
 
 def test_a_byte_order_mark_at_the_beginning_counts_for_nothing() -> None:
-    assert lengths(['\ufeff{"input": "a b"}\n', '{"input": "c"}'], "input").counts == {1: 1, 2: 1}
     assert lengths([b'\xef\xbb\xbf{"input": "a b"}\n'], "input").counts == {2: 1}
-    with pytest.raises(ConfigError, match=r"line 2 begins with a byte order mark \(BOM\)"):
-        lengths(['{"input": "a"}\n', '\ufeff{"input": "a b"}\n'], "input")

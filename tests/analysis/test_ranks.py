@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.analysis import Estimate, Point, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
-from lengthwise.analysis.intervals import over_shares
+from lengthwise.analysis.estimates import over_shares
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, SQUARED_ERROR
@@ -32,7 +32,7 @@ def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **change
             )
             interval = over_examples(seeds[0].mean, 0.1) if seeds else over_examples(0.0, 0.1)
             if seeds:
-                points.append(Point(length=length, out_of_distribution=length > 10, interval=interval, seeds=seeds))
+                points.append(Point(length=length, interval=interval, seeds=seeds))
         series.append(Series(label=label, encoding=label, points=tuple(points)))
     settings = {
         "title": title, "name": title, "metric": EXACT_MATCH, "unit": "symbols", "train_length": 10,
@@ -67,7 +67,10 @@ def test_the_published_example() -> None:
 @pytest.mark.parametrize(("name", "near"), [("publishd", "; did you mean 'published'?"), ("min", ""), ("", "")])
 def test_a_rule_for_ties_that_there_is_not(name: str, near: str) -> None:
     words = re.escape(f"there is no rule for ties {name!r}{near}; available: average, published")
-    for ranked in (lambda: reciprocal_ranks(FIRST, better="higher", ties=name), lambda: ranking([], ties=name)):  # type: ignore[arg-type]
+    for ranked in (
+        lambda: reciprocal_ranks(FIRST, better="higher", ties=name),  # type: ignore[arg-type]
+        lambda: ranking([], ties=name),  # type: ignore[arg-type]
+    ):
         with pytest.raises(ConfigError, match=f"^{words}$"):
             ranked()
 
@@ -116,9 +119,7 @@ def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
 
 
 def test_none_right_with_any_seed_is_not_certainly_none() -> None:
-    """Wilson's interval of 0 right of n ends at z² / (n + z²), and two seeds do not prove that there is no
-    better one.
-    """
+    """Wilson's interval of 0 right of n ends at z² / (n + z²): two seeds do not prove that there is no better one."""
     lost = task("copy", {"A": {seed: [(1.0, 9), (0.0, 50), (0.0, 30)] for seed in (0, 1)}}, (10, 20, 40))
     found = over_lengths(lost, lost.series[0], "longer")
     assert found is not None

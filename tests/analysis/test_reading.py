@@ -225,8 +225,8 @@ def test_a_single_seed_and_no_longer_length_say_so_too(make_run: Make, make_scor
     within = text_task({"RoPE": [[3.83]] * 2, "FIRE": [[2.0]] * 2}, make_run, make_score, lengths=[10])
     assert (
         within.reading
-        == "No run has a score beyond the training length of 10 bytes yet, so these scores say nothing about longer inputs. "
-        f"{said}"
+        == "No run has a score beyond the training length of 10 bytes yet, so these scores say nothing about longer "
+        f"inputs. {said}"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, stats
 
 from lengthwise.analysis import Estimate, Findings
-from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
+from lengthwise.analysis.estimates import over_seeds, over_seeds_and_groups, over_shares
 from lengthwise.analysis.ranks import mean_reciprocal_rank
 from lengthwise.analysis.statistics import (
     Curve,
@@ -96,17 +96,13 @@ def test_non_increasing() -> None:
 
 
 def shares_of_seeds(chance: np.random.Generator, means: Sequence[float], seeds: int) -> list[Curve]:
-    """Return curves of seeds with beta distributions of concentration 60, and of 512 examples, independent between
-    lengths.
-    """
+    """Return curves of seeds with beta distributions of concentration 60, and of 512 independent examples."""
     shares = chance.beta(60 * np.array(means), 60 - 60 * np.array(means), (seeds, len(means)))
     return curves(*(chance.binomial(512, shares) / 512).tolist(), n=512)
 
 
 def test_the_estimate_is_not_too_short_where_scores_stay_near_the_threshold() -> None:
-    """True effective length: ≥ 512. The first failure of the means would be below 512 in 73 % of studies, and below 128
-    in 36 %.
-    """
+    """The true one is ≥ 512. The first failure of means would be below 512 in 73 % of studies, below 128 in 36 %."""
     chance, lengths = np.random.default_rng(1), (64, 128, 256, 512)
     values = []
     for _ in range(400):
@@ -166,9 +162,7 @@ def test_the_interquartile_mean() -> None:
 
 
 def test_the_interval_of_two_equal_tasks_is_like_students() -> None:
-    """With equal tasks of many seeds, the interval is about t · s / √n of the middle half; without variation it has no
-    width.
-    """
+    """With equal tasks of many seeds: about t · s / √n of the middle half; without variation, no width."""
     assert interquartile([[0.5, 0.5], [0.7, 0.7]]).half_width == pytest.approx(0, abs=1e-12)
     assert interquartile([[0.5], [0.7, 0.7]]).basis == "none", "a single seed"
     first, second = np.random.default_rng(1).normal(size=(2, 200)).tolist()
@@ -190,9 +184,7 @@ def test_holm() -> None:
 
 
 def test_a_paired_comparison() -> None:
-    """Differences 1, 2 and 3: mean 2, s = 1, t = 2 √3 = 3.4641, two degrees of freedom; d = 2 times Γ(1) / Γ(1/2) =
-    0.56419.
-    """
+    """Differences 1, 2, 3: mean 2, s = 1, t = 2 √3 = 3.4641 for two degrees of freedom; d = 2 Γ(1) / Γ(1/2)."""
     (found,) = compare_all({"A": {0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, "B": {0: 0.0, 1: 0.0, 2: 0.0}}, "higher")
     assert (found.first, found.second, found.seeds, found.deviation) == ("A", "B", (0, 1, 2), 1.0)
     assert found.difference == over_seeds([1.0, 2.0, 3.0])
@@ -265,9 +257,7 @@ def test_power() -> None:
 
 
 def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
-    """Residuals alone: the variance of the means of groups is that of the interaction, so the interval is
-    Student's t.
-    """
+    """Residuals alone: the variance of groups' means is that of the interaction, so the interval is Student's t."""
     values = np.random.default_rng(3).standard_normal((3, 400))
     values -= values.mean(0) - values.mean()
     values += np.array([[0.0], [1.0], [2.0]])
@@ -310,9 +300,7 @@ def test_statistics_of_a_study(make_study: Make) -> None:
 
 
 def test_losses_pass_by_their_own_seeds_score_at_the_training_length(make_study: Make) -> None:
-    """Limit 0.05: both seeds lose 0.02 at 20 and 0.12 at 80, so the effective length is 20 · 4^0.3 = 30.3, whatever
-    their start.
-    """
+    """Limit 0.05: both seeds lose 0.02 at 20 and 0.12 at 80, so the effective length is 20 · 4^0.3 = 30.3 for both."""
     found = statistics_of(make_study({"A": [[2.0, 2.02, 2.12], [3.0, 3.02, 3.12]]})).tasks[0]
     assert found.rule == "a score at most 0.05 nats per byte worse than the same seed's at 10 bytes"
     (row,) = found.encodings

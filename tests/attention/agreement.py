@@ -189,10 +189,11 @@ def build(words: str, draw: Draw) -> AttentionModifiers:
 
 # Sums of forms that a kernel adds up in other ways than each alone.
 SUMS = [
-    "table short", "pieces table", "crooked short", "sums five shared-sums", "table pieces sink", "shaw content", "all key",
-    "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all", "all values-all values",
-    "sums all pieces values",
-    "five jumps vectors", "rotation-of-heads five key", "gain rotation-of-heads five", "rotation-of-heads vectors-both-ways key",
+    "table short", "pieces table", "crooked short", "sums five shared-sums", "table pieces sink", "shaw content",
+    "all key", "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all",
+    "all values-all values", "sums all pieces values",
+    "five jumps vectors", "rotation-of-heads five key", "gain rotation-of-heads five",
+    "rotation-of-heads vectors-both-ways key",
     "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared "
     "values-behind values",
     "five short vectors long key values", "table jumps vectors key dense gain-of-rows", "gain-of-rows five sink",
@@ -256,8 +257,8 @@ MASKS: dict[str, dict[str, Any]] = {
     **{f"window {n} both ways": {"window": n, "causal": False} for n in (1, 3, 40, 400)},
 }
 PLACES = [
-    "consecutive", "gaps", "sorted", "no order", "one row in no order", "restarting", "packed", "packed, in order", "padded",
-    "in turns", "one row of documents", "documents at irregular positions",
+    "consecutive", "gaps", "sorted", "no order", "one row in no order", "restarting", "packed", "packed, in order",
+    "padded", "in turns", "one row of documents", "documents at irregular positions",
 ]  # fmt: skip
 
 

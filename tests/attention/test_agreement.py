@@ -1,4 +1,4 @@
-"""Every backend against the reference in float64: every form, sums of forms, masks, positions, documents, lengths and dtypes."""
+"""Every backend against the reference in float64: every form, sums, masks, positions, documents, lengths, dtypes."""
 
 import itertools
 

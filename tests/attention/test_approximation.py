@@ -1,4 +1,4 @@
-"""A bias whose pieces approximate a function: the reference evaluates the function, and the others keep the stated bounds.
+"""A bias whose pieces approximate a function: the reference evaluates the function, the others keep the stated bounds.
 
 The bounds on FIRE's chords (its docstring): δ = max|f''| / (8 · 4095²) on the bias b and σ = max|f''| / (2 · 4095) on
 the slope f'. What follows from them for the output and each gradient is derived beside each test; no tolerance is
@@ -161,9 +161,7 @@ def test_what_is_kept_for_decoding_evaluates_it_too():
 
 
 def test_statistics_in_blocks_evaluate_it(monkeypatch):
-    """Where no kernel serves them, they are the reference's; the kernel's are within 2δ of these, relative to each
-    mass.
-    """
+    """Without a kernel they are the reference's; the kernel's are within 2δ of these, relative to each mass."""
     encoding, (q, k, _) = fire(), qkv()
     by_kernel = attention.statistics(q, k, encoding)
     monkeypatch.setattr(BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "asked not to")

@@ -1,4 +1,4 @@
-"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to do."""
+"""Odd, empty, spoiled or impossible input, on every backend: the right numbers, or one line that says what to do."""
 
 import inspect
 import math
@@ -170,13 +170,11 @@ FLOAT8 = torch.float8_e4m3fn
         ({"dtype": torch.int64}, {}, "got torch.int64; convert"),
         ({"dtype": torch.bool}, {}, "got torch.bool; convert"),
         ({"dtype": torch.complex64}, {}, "got torch.complex64; convert"),
-        ({"d": 0}, {}, "heads must have at least one dim"),
-        ({"h": 0}, {}, "must be a multiple of that of k and v, and at least 1, got 0 and 2"),
-        ({"h": 0, "g": 0}, {}, "must be a multiple of that of k and v, and at least 1, got 0 and 0"),
-        ({"h": 3}, {}, "must be a multiple of that of k and v, and at least 1, got 3 and 2"),
-        ({"i": 0}, {}, "q must have 1 to 9 tokens"),
+        ({"d": 0}, {}, "at least one head, token and dim"),
+        ({"h": 0}, {}, "at least one head, token and dim"),
+        ({"h": 3}, {}, "must be a multiple of that of k and v, got 3 and 2"),
+        ({"i": 0}, {}, "at least one head, token and dim"),
         ({"i": 10}, {}, "q must have 1 to 9 tokens"),
-        ({"i": 0, "j": 0}, {}, "k must have at least one token"),
         ({}, {"window": 0}, "window must be a whole number of keys, at least 1 .*got 0"),
         ({}, {"window": -3}, "window must be a whole number.*got -3"),
         ({}, {"window": 2.0}, "window must be a whole number.*got 2.0"),
@@ -187,9 +185,9 @@ FLOAT8 = torch.float8_e4m3fn
         ({}, {"causal": "yes"}, "causal must be True or False, got 'yes'"),
         ({}, {"scale": math.nan}, "scale must be a finite number.*got nan"),
         ({}, {"scale": math.inf}, "scale must be a finite number.*got inf"),
-        ({}, {"scale": 10**400}, "scale must be a finite number.*got 10+"),
         ({}, {"scale": "0.5"}, "scale must be a finite number.*got '0.5'"),
-        ({}, {"scale": torch.tensor(0.5)}, r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
+        ({}, {"scale": torch.tensor(0.5)},
+         r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_in_one_line(change, settings, words, monkeypatch):
@@ -481,11 +479,6 @@ def test_a_table_of_negated_memory(backend):
         require_backend(backend, modifiers, Span.of(5), Mask(5, 5), q)
         outs.append(plan(modifiers, Span.of(5), Mask(5, 5), q, backend=backend)(q, k, v, scale=0.3))
     torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-12)
-
-
-def test_x_must_be_a_tensor():
-    with pytest.raises(ConfigError, match=r"x must be a tensor \[batch, tokens, d_model\] or None, got a str"):
-        attend(*qkv(), encodings.ALiBi(num_heads=4), tokens=with_fields(TokenInfo(), x="a"))
 
 
 def test_a_nested_tensor_is_refused():

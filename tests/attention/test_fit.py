@@ -53,10 +53,12 @@ WRONG = {
     ),
     "an empty table": (ToeplitzBias(Z(4, 0)), "ToeplitzBias.table", "[1 or 4 heads, n >= 1]"),
     "an empty distance feature": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "distance_feature", Z(0)), "PiecewiseLinearBias.distance_feature", "[n >= 1]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "distance_feature", Z(0)), "PiecewiseLinearBias.distance_feature",
+        "[n >= 1]",
     ),
     "slopes of two heads": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope", "[1 or 4 heads, s >= 1]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope",
+        "[1 or 4 heads, s >= 1]",
     ),
     "too many knots": (
         with_field(PiecewiseLinearBias(**SEGMENTS), "knots", Z(3)), "PiecewiseLinearBias.knots", "[s-1]",
@@ -65,12 +67,14 @@ WRONG = {
         with_field(PiecewiseLinearBias(**SEGMENTS), "intercept", Z(4, 2)), "PiecewiseLinearBias.intercept",
         "[1 or 4 heads, s >= 1]",
     ),
-    "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table", "[1 or 4 heads, n >= 1, 8 head dim]"),
+    "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table",
+                                 "[1 or 4 heads, n >= 1, 8 head dim]"),
     "a vector for two heads": (KeyBias(Z(2, DIM)), "KeyBias.vector", "[4 heads, 8 head dim]"),
     "content of other queries": (
         ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[2 batch, 4 heads, 6 queries, r >= 1]",
     ),
-    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.prefix_sum", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
+    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.prefix_sum",
+                             "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
     "a matrix of another batch": (
         DenseBias(Z(3, 4, TOKENS, TOKENS)), "DenseBias.bias", "[1 or 2 batch, 1 or 4 heads, 6 queries, 6 keys]",
     ),

@@ -1,4 +1,4 @@
-"""Products of queries and keys that depend on the tokens between them: in blocks as for all pairs, and with nothing to do."""
+"""Products of queries and keys that depend on the tokens between them: in blocks as for all pairs."""
 
 import math
 from typing import Any

@@ -291,8 +291,9 @@ def test_every_form_reaches_every_backend_that_knows_it():
                 seen[backend] |= {type(form).__name__ for form in forms if form}
 
     look()
-    names = {form.__name__ for form in (Rotation, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias,
-                                        CumulativeBias, DenseBias, RelativeValues, LogitTransform, QueryGain)}  # fmt: skip
+    names = {form.__name__ for form in (Rotation, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias,
+                                        KeyBias, CumulativeBias, DenseBias, RelativeValues, LogitTransform,
+                                        QueryGain)}  # fmt: skip
     assert seen["reference"] == names
     assert seen["sdpa"] == seen["flex"] == names - {"RelativeValues", "LogitTransform"}
     if not native.unsupported_reason():

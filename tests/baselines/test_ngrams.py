@@ -58,15 +58,6 @@ def test_the_distances_that_the_task_s_docstring_promises():
         assert line.split(name)[1].strip() == figures
 
 
-def test_sequences_that_are_none():
-    with pytest.raises(ValueError, match=r"integers \[b, t\], got float64 of shape \[2, 3\]"):
-        ngram(np.zeros((2, 3)), 4)
-    with pytest.raises(ValueError, match=r"symbols must be between 0 and 3 for vocab=4"):
-        ngram([[0, 4]], 4)
-    with pytest.raises(ValueError, match="got 0"):
-        ngram([[0, 1]], 4, 0)
-
-
 def test_their_scores_beside_a_model_s():
     task = PFA(symbols=6)
     batch, asked = task.examples(1, 150, 30), []

@@ -13,7 +13,6 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.report import write
 from lengthwise.store import StoreError, open_results, open_store
 from lengthwise.studies import Study, execute, grid
-from lengthwise.studies.probing import Prober
 from lengthwise.training import train
 
 Call = Callable[..., Any]
@@ -112,21 +111,19 @@ def a_run() -> Run:
 def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: str, kind: type) -> None:
     where = kind(address)
     study = Study(name="s", runs=(a_run(),), evaluation=EvaluationConfig(lengths=(4,)))
-    with open_results(place / "results") as store:
-        calls: list[Callable[[], object]] = [
-            lambda: execute(study, where),
-            lambda: open_results(where),
-            lambda: Prober(store, where),
-            lambda: train(a_run(), where),
-            lambda: write(None, where),  # type: ignore[arg-type]
-        ]
-        if kind is Path or not re.match(r"[a-z+]+://", address):
-            calls.append(lambda: open_store(where))
-        for call in calls:
-            with pytest.raises(ConfigError, match="must be a ") as caught:
-                call()
-            assert harmless(str(caught.value))
-    assert sorted(os.listdir(place)) == ["results", "study.py"]
+    calls: list[Callable[[], object]] = [
+        lambda: execute(study, where),
+        lambda: open_results(where),
+        lambda: train(a_run(), where),
+        lambda: write(None, where),  # type: ignore[arg-type]
+    ]
+    if kind is Path or not re.match(r"[a-z+]+://", address):
+        calls.append(lambda: open_store(where))
+    for call in calls:
+        with pytest.raises(ConfigError, match="must be a ") as caught:
+            call()
+        assert harmless(str(caught.value))
+    assert os.listdir(place) == ["study.py"]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +141,9 @@ def test_an_address_with_bytes_that_are_not_text(here: Call, place: Path, addres
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d", "postgresql://u:hunter2@127.0.0.1:bad/db",
-                "postgresql://u:a@hunter2@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
+    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d",
+                "postgresql://u:hunter2@127.0.0.1:bad/db", "postgresql://u:a@hunter2@127.0.0.1:1/db",
+                "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
                 "postgresql://u:hunter2@127.0.0.1:1/db?sslpassword=hunter2&nonsense=hunter2"]
 )  # fmt: skip
 def test_a_store_s_url_keeps_its_password_to_itself(place: Path, address: str) -> None:

@@ -38,7 +38,7 @@ class Constant:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     def use(clock: Any) -> None:
-        monkeypatch.setattr(measure, "clock_for", lambda device, threads: clock)
+        monkeypatch.setattr(measure, "Clock", lambda device, threads: clock)
 
     use(Constant())
     return use
@@ -203,23 +203,16 @@ def test_files_of_another_kind_are_not_overwritten(here: Call, clock: Any, tmp_p
     assert (tmp_path / "a.jsonl").read_text() == "my notes\n"
 
 
-def test_files_in_place_of_encodings(here: Call, tmp_path: Path) -> None:
+def test_a_file_of_another_measurement(here: Call, tmp_path: Path) -> None:
     own = written(tmp_path / "a.jsonl", results(1))
-    ran = here("bench", own)
-    assert ran.code == 2 and ran.err == (
-        f"lengthwise: {own} is a file of `lengthwise bench`, which measures encodings; compare two files with "
-        f"--compare A B, or continue this one with --out {own}\n"
-    )
     other = tmp_path / "retention.jsonl"
     other.write_text(
-        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, "origin": {}}\n'
+        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, '
+        '"origin": {}}\n'
     )
-    for words in (("bench", other), ("bench", "--compare", own, other)):
-        ran = here(*words)
-        assert ran.code == 2 and ran.err.count("\n") == 1
-        assert (
-            f"{other} was written by `lengthwise extend FOLDER`; name a file of `lengthwise bench`, or read" in ran.err
-        )
+    ran = here("bench", "--compare", own, other)
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert f"{other} was written by `lengthwise extend FOLDER`; name a file of `lengthwise bench`, or read" in ran.err
 
 
 def test_a_file_of_bench_in_place_of_one_of_reach(here: Call, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, table
 
 def test_check_asks_those_that_are_named(here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(names: list[str], on_answer: Any) -> list[Row]:
-        return [Row(name, "reference", QUESTIONS[0], Answer(Verdict.OK)) for name in names]
+        return [Row(name, "reference", QUESTIONS[0].name, Answer(Verdict.OK)) for name in names]
 
     monkeypatch.setattr(table, "ask_in_processes", answer)
     ran = here("check", "NOPE", "--encodings", "Rope", "--json")

@@ -126,19 +126,3 @@ def test_an_unknown_claim_is_one_clear_line(here: Call, finished: Path) -> None:
     assert ran.err == (
         "lengthwise: there is no claim 'nope2'; did you mean 'nope-2'?; `lengthwise claims` lists them\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("firex", " and no source of claims 'firex'; did you mean 'fire'?"),
-        ("fire", "; available from this source: fire-1 to fire-17"),
-        ("alibi-99", "; available from this source: alibi-1"),
-        ("zzz-1", " and no source of claims 'zzz'; available: fire, nope, "),
-    ],
-)
-def test_an_unknown_source_of_claims(here: Call, finished: Path, name: str, hint: str) -> None:
-    ran = here("claims", name, "--results", finished)
-    assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert ran.err.startswith(f"lengthwise: there is no claim {name!r}{hint}")
-    assert ran.err.endswith("; `lengthwise claims` lists them\n")

@@ -210,8 +210,8 @@ def test_the_name_of_a_comparison_says_what_is_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--steps", "20"], ["--learning-rate", "0.01"], ["--batch-size", "8"], ["--min-length", "2"], ["--num-heads", "8"],
-              ["--positions", "shift"]]
+    "words", [["--steps", "20"], ["--learning-rate", "0.01"], ["--batch-size", "8"], ["--min-length", "2"],
+              ["--num-heads", "8"], ["--positions", "shift"]]
 )  # fmt: skip
 def test_what_makes_other_runs_makes_another_name(words: list[str]) -> None:
     assert name_of(*BASE, *words) != name_of(*BASE)

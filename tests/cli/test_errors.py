@@ -57,7 +57,7 @@ USAGE = [
     (["compare", "--task", "copy", "--train-length", "4"], "compare needs at least one encoding, as in"),
     (["compare", "nope", "--train-length", "4"], "compare needs either --text PATH or --task NAME, got neither"),
     ([*COMPARE, "--text", "short.txt"], "needs either --text PATH or --task NAME, got both; omit one of them\n"),
-    ([*COMPARE, "--name", " "], "--name is empty; give the study a name, or omit the option"),
+    ([*COMPARE, "--name", " "], "the study's name must be one line of printable text, got ' '"),
     (["compare", "rope*999999999999+nope", *COMPARE[2:]], "a pattern must have at most 1,000 layers"),
     (
         ["compare", "rope*0+nope", *COMPARE[2:]],

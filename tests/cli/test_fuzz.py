@@ -1,4 +1,4 @@
-"""Random commands: no traceback, one clear line for each wrong one with a suggestion for a misspelled name, and nothing is lost.
+"""Random commands: no traceback, one clear line with a suggestion for each wrong one, and nothing is lost.
 
 Commands and options come from cyclopts itself, so a new one is tested without a change here.
 """
@@ -34,7 +34,9 @@ BASES = {  # of each command, a valid call that takes little time; KEY is that o
     "lengths": "KEY",
     "probe": "KEY",
     "probe attention-distance": "KEY --against fire-s --lengths 4 --examples 2",
-    "bench": "nope --d-model 8 --num-layers 1 --num-heads 1 --lengths 8 --batch-tokens 8 --rounds 1 --warmup 0 --no-memory",
+    "bench": (
+        "nope --d-model 8 --num-layers 1 --num-heads 1 --lengths 8 --batch-tokens 8 --rounds 1 --warmup 0 --no-memory"
+    ),
     "retry": "KEY",
     "cancel": "KEY",
     "drop": "KEY",
@@ -58,17 +60,21 @@ VALUES = {  # of options for which most texts below would take minutes, start pr
     "--device": ["", "cpu", "cuda", "gpu", "cuda:99", "cuda:x"],
     "--workers": ["1", "0", "-3", "two", "99999999999999999999"],
     "--store": ["", "postgresql://user:secret@127.0.0.1:9/name", "mysql://x", "sqlite:///results/results.db", "x y"],
-    "--results": ["", *"results missing damaged newer readonly text.txt folder re\udcff file:///x".split()],  # noqa: SIM905
+    "--results": [
+        "",
+        *"results missing damaged newer readonly text.txt folder re\udcff file:///x".split(),  # noqa: SIM905
+    ],
     "--tokenizer": ["", "bytes", "byte", "bpe:300", "bpe:0", "bpe:x", "text.txt"],
 }
 WHOLE = ["", *"0 1 2 3 7 -1 2.5 x 99999999999999999999 -99999999999999999999 1e3 ٣ nan".split()]  # noqa: SIM905
 NUMBERS = [*WHOLE, "0.5", "inf", "-inf", "1e999", "-0.0"]
 WORDS = """
-- -- , ,, a,b 4,8 8-4 5-20 4,x 0 -1 99999999999999999999 rope ropee alibi,nope fire:c=1 fire:c=x fire:hiden_layers=1 rope( fire-s
-nope*2+rope rope*0 copy cpoy copy:symbols=3 copy:symbols=0 text:path=text.txt consecutive shift:max_shift=9 yarn:factor=4 tiny
-tinny KEY 3f9a zzzz quickstart quikstart recency input NAME=VALUE seeds=2 = [1,2] text.txt missing.txt folder missing tiny.py
-missing/file.svg damaged/results.db results/results.db raises.py folder/config.json new/x.svg new/x.csv new/x.json new/x.html
-new/x readonly/x.csv 日本語 🙂 %s ../.. / ~ ~nobody bytes python test trian paper
+- -- , ,, a,b 4,8 8-4 5-20 4,x 0 -1 99999999999999999999 rope ropee alibi,nope fire:c=1 fire:c=x fire:hiden_layers=1
+rope( fire-s nope*2+rope rope*0 copy cpoy copy:symbols=3 copy:symbols=0 text:path=text.txt consecutive
+shift:max_shift=9 yarn:factor=4 tiny tinny KEY 3f9a zzzz quickstart quikstart recency input NAME=VALUE seeds=2 = [1,2]
+text.txt missing.txt folder missing tiny.py missing/file.svg damaged/results.db results/results.db raises.py
+folder/config.json new/x.svg new/x.csv new/x.json new/x.html new/x readonly/x.csv 日本語 🙂 %s ../.. / ~ ~nobody bytes
+python test trian paper
 """.split()  # noqa: SIM905
 PLUGINS = ["--plugin", "--plugin=raises.py", "--plugin=missing.py", "--plugin=text.txt"]
 TEXTS = ["", " ", "a\nb", "\x1b[31mred", "ode-\udcff.txt", "x" * 300, *WORDS]

@@ -1,4 +1,4 @@
-"""`lengthwise export bundle` and `lengthwise import`. What bundles may contain is tested in tests/exchange/test_bundles.py."""
+"""`lengthwise export bundle` and `lengthwise import`; tests/exchange/test_bundles.py has what bundles may contain."""
 
 import zipfile
 from collections.abc import Callable

@@ -118,7 +118,8 @@ def test_a_huge_number_of_threads(here: Call, tmp_path: Path, threads: int) -> N
     ("words", "message"),
     [
         (["inspect", "rope,alibi"], "inspect shows one encoding, got 'rope,alibi'; run the command once for each"),
-        (["compare", "rope,", "alibi", "--task", "copy", "--train-length", 4], "separate encodings with spaces, as in: rope"),
+        (["compare", "rope,", "alibi", "--task", "copy", "--train-length", 4],
+         "separate encodings with spaces, as in: rope"),
         (["sample", "copy,symbols=10"], "write settings after a colon: copy:symbols=10"),
         (["inspect", "rope:base=1e4 layout=half"], "separate settings with commas, without spaces"),
     ],

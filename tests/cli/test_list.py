@@ -34,7 +34,7 @@ def test_list_probes(here: Call) -> None:
     assert "attention-distance  How much a run's attention differs" in ran.out
     assert "--repeats: 4" in ran.out
     assert "--lengths: those of the run's evaluation, --examples: 10" in ran.out
-    assert "has its own command" in ran.out
+    assert "lengthwise lengths KEY" in ran.out
     rows = {row["name"]: row for row in json.loads(here("list", "probes", "--json").out)}
     assert set(rows["recency"]) == {"name", "summary", "settings", "documentation"}
     assert rows["recency"]["settings"]["length"] == "4x the training length"

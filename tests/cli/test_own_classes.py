@@ -1,4 +1,4 @@
-"""Users' classes whose arguments or attributes break a rule: one line that names the class, the rule and what to write."""
+"""Users' classes that break a rule: one line that names the class, the rule and what to write."""
 
 import random
 from collections.abc import Callable

@@ -215,7 +215,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
     [
         (("attention-distanse", "NOPE", "--against", "FIRE"), 'did you mean "attention-distance"'),
         (("attention-distance", "NOPE"), "attention-distance compares two models; add --against"),
-        (("attention-distance", "--against", "nope"), "probe needs either a run's key or --study NAME, got"),
+        (("attention-distance", "--against", "nope"), "probe needs either the keys of runs or --study NAME, got"),
         (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "got both"),
         (("attention-distance", "zz99", "--against", "nope"), "no run has a key that starts with 'zz99'"),
         (("attention-distance", "NOPE", "--against", "zz99"), "no run has a key that starts with 'zz99'"),

@@ -56,19 +56,19 @@ ROW = {"label", "task", "seed", "new", "key", "measurement", "question", "column
         ),
         (
             ("duplicates",),
-            {"length": 48, "points": 6, "noise": [1, 2, 3, 4, 5], "resamples": 100, "examples": 100, "seed": 0},
+            {"length": 48, "points": 6, "noise": [1, 2, 3, 4, 5], "examples": 100, "seed": 0},
         ),
         (
-            ("duplicates", "--examples", 5, "--noise", "1-2,4", "--resamples", 9),
-            {"length": 48, "points": 6, "noise": [1, 2, 4], "resamples": 9, "examples": 5, "seed": 0},
+            ("duplicates", "--examples", 5, "--noise", "1-2,4"),
+            {"length": 48, "points": 6, "noise": [1, 2, 4], "examples": 5, "seed": 0},
         ),
         (
             ("lost-in-the-middle", "--examples", 5),
-            {"length": 48, "points": 6, "positions": 21, "resamples": 100, "examples": 5, "seed": 0},
+            {"length": 48, "points": 6, "positions": 21, "examples": 5, "seed": 0},
         ),
         (
             ("lost-in-the-middle", "--examples", 5, "--positions", 3, "--lengths", 14),
-            {"length": 14, "points": 6, "positions": 3, "resamples": 100, "examples": 5, "seed": 0},
+            {"length": 14, "points": 6, "positions": 3, "examples": 5, "seed": 0},
         ),
         (
             ("induction", "--examples", 5),

@@ -41,8 +41,9 @@ def test_every_command(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch)
     (place / "report.html").unlink()
     monkeypatch.setenv("LENGTHWISE_CACHE", str(place / "other"))
     runs = sorted(path.name for path in (place / "bucket" / "runs").iterdir())
-    for words in (["report"], ["report", "--output", "x.html"], ["list", "runs"], ["show", runs[0]], ["lengths", runs[0]],
-                  ["probe", "attended-distance", runs[0], "--lengths", "4"], ["work", "study.py"]):  # fmt: skip
+    for words in (["report"], ["report", "--output", "x.html"], ["list", "runs"], ["show", runs[0]],
+                  ["lengths", runs[0]], ["probe", "attended-distance", runs[0], "--lengths", "4"],
+                  ["work", "study.py"]):  # fmt: skip
         ran = here(*words, *on)
         assert ran.code == 0, ran.err
     assert (place / "report.html").is_file() and (place / "x.html").is_file()

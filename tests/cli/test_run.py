@@ -32,7 +32,7 @@ def test_lines_of_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     first, second, *_ = (run.key for run in study.runs)
     counts = {"pending": 3, "running": 0, "done": 3, "failed": 0}
     show = StudyProgress(study, "results", Lines())
-    show(Begun(total=6, counts=counts, workers=2, costs={}, seconds=100))
+    show(Begun(counts=counts, workers=2, costs={}, seconds=100))
     show(Started(key=first, what="train"))
     show(Started(key=first, what="continue"))
     show(Started(key=second, what="evaluate", where="node1"))

@@ -44,7 +44,8 @@ def test_a_missing_package_names_the_extra(here: Call, results: Path, monkeypatc
     assert ran.code == 2
     assert (
         ran.err
-        == "lengthwise: the package uvicorn is missing; install the extra serve: pip install '.[serve]' in a clone of Lengthwise\n"
+        == "lengthwise: the package uvicorn is missing; install the extra serve: pip install '.[serve]' in a clone of "
+        "Lengthwise\n"
     )
 
 

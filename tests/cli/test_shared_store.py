@@ -73,8 +73,8 @@ def test_every_command(
 def test_a_comparison_states_its_command_without_the_address(here: Call, address: str, tmp_path: Path) -> None:
     import sys
 
-    words = ["compare", "nope", "--task", "copy", "--train-length", "4", "--lengths", "4", "--steps", "1", "--d-model", "8",
-             "--num-layers", "1", "--num-heads", "2", "--examples", "4", "--on", "inline"]  # fmt: skip
+    words = ["compare", "nope", "--task", "copy", "--train-length", "4", "--lengths", "4", "--steps", "1", "--d-model",
+             "8", "--num-layers", "1", "--num-heads", "2", "--examples", "4", "--on", "inline"]  # fmt: skip
     for n, given in enumerate((["--store", address], [f"--store={address}"])):
         here_words = [*words, "--name", f"study {n}", "--results", str(tmp_path / "results"), *given]
         with pytest.MonkeyPatch.context() as patched:

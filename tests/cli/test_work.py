@@ -60,9 +60,10 @@ def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
 @pytest.mark.medium
 def test_the_time_limit_saves_the_progress(tmp_path: Path) -> None:
     study = load(study_file(tmp_path, LONG))
+    start = time.monotonic()
     outcome = execute(study, tmp_path / "results", executor=Inline(), join=True, max_seconds=1.0)
+    assert time.monotonic() - start < 20
     assert outcome.out_of_time and outcome.counts == {"pending": 2, "running": 0, "done": 0, "failed": 0}
-    assert outcome.seconds < 20
     with open_results(tmp_path / "results", create=False) as store:
         (first, *_) = store.runs("tiny")
         assert first.step > 0 and first.worker is None

@@ -218,7 +218,8 @@ def test_our_row_is_what_attention_computes() -> None:
         choose(Wall),
     ):
         implementation = Faulty(choice)
-        implementation.train_length, implementation.copy_weights = 8, lambda encoding: None  # type: ignore[method-assign]
+        implementation.train_length = 8
+        implementation.copy_weights = lambda encoding: None  # type: ignore[method-assign]
         for parameter in implementation.encoding.parameters():
             torch.nn.init.normal_(parameter)
         inputs = row_inputs(implementation, 24, torch.float32)

@@ -30,17 +30,10 @@ def refused_form() -> Callable[[Any, str], str | None]:
 
 
 def _refused_form(make: Any, backend: str) -> str | None:
-    """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here,
-    what it says of them; None: it has to serve."""
+    """A form that the encoding has and the backend may refuse, or why it has no gradients; None: it has to serve."""
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
-    asked = [
-        modifiers.logit_transform,
-        modifiers.product,
-        *modifiers.values,
-        *modifiers.terms,
-        modifiers.rotation,
-        modifiers.gain,
-    ]
+    m = modifiers
+    asked = [m.logit_transform, m.product, *m.values, *m.terms, m.rotation, m.gain]
     if backend == "fused" and native.unsupported_reason():
         return ""
     names = (type(f).__name__ for f in asked if f is not None and type(f) not in SERVED[backend])

@@ -1,4 +1,4 @@
-"""`lengthwise check --device cuda`. Without a GPU the kernels run in Triton's interpreter (interpreted_gpu_kernels.py)."""
+"""`lengthwise check --device cuda`. Without a GPU, Triton interprets the kernels (interpreted_gpu_kernels.py)."""
 
 import json
 import os

@@ -233,9 +233,7 @@ class RoundedSlowAngles(RoundedAngles):
 
 
 class Apart(PositionEncoding):
-    """A slope times either position, in the slope's own dtype, and then the difference: large numbers whose digits are
-    gone.
-    """
+    """A slope times either position in the slope's dtype, then the difference: large numbers without their digits."""
 
     def __init__(self, *, num_heads: int):
         super().__init__()
@@ -512,7 +510,10 @@ def no_documents(modifiers, span, mask):
 
 def wrong_ahead(modifiers, span, mask):
     """The columns of keys after the query in the wrong order: nothing that a causal mask shows."""
-    turn = lambda t: replace(t, table=torch.cat([t.table[:, : -t.first].flip(1), t.table[:, -t.first :]], 1))  # noqa: E731
+
+    def turn(t):
+        return replace(t, table=torch.cat([t.table[:, : -t.first].flip(1), t.table[:, -t.first :]], 1))
+
     terms = tuple(turn(t) if isinstance(t, ToeplitzBias) and t.first < 0 else t for t in modifiers.terms)
     return BACKENDS["reference"].prepare(replace(modifiers, terms=terms), span, mask)
 

@@ -42,8 +42,8 @@ REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_lengt
 WITHOUT = {
     "gradients": (
         "NoPE", "Sinusoidal", "RoPE", "PI", "NTKAware", "DynamicNTK", "PRoPE", "XPos", "LogN", "NTKByParts", "YaRN",
-        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling", "SelfExtend",
-        "ReRoPE", "DCA", "STRING", "StickBreaking", "AxialRoPE", "MRoPE",
+        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling",
+        "SelfExtend", "ReRoPE", "DCA", "STRING", "StickBreaking", "AxialRoPE", "MRoPE",
     ),
     "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX", "LogN", "MistralLarge4", "Sinks"),
 }  # fmt: skip
@@ -51,9 +51,7 @@ WITHOUT = {
 
 @pytest.mark.parametrize(("make", "question", "backend"), QUICK)
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
-    """Of every encoding as it is by default. On every backend and with every setting changed: below, and `lengthwise
-    check`.
-    """
+    """Of every encoding by default. On every backend, with every setting changed: below, and `lengthwise check`."""
     if backend.isdecimal():
         served = [name for name in differentiable_backends() if refused_form(make, name) is None]
         backend = served[int(backend) % len(served)]

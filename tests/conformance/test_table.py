@@ -57,7 +57,7 @@ def answers(names: list[str], on_answer: Any) -> list[Row]:
         "future": Answer(Verdict.FAILED, "tokens from 3 on change [bold]what[/bold] is said before"),
     }
     return [
-        Row(name, backend, question, odd.get(question.name, Answer(Verdict.OK)))
+        Row(name, backend, question.name, odd.get(question.name, Answer(Verdict.OK)))
         for name in names
         for question in QUESTIONS
         for backend in backends_of(question)
@@ -100,9 +100,7 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
     ],
 )
 def test_workers_end_with_the_command(number: signal.Signals, code: int) -> None:
-    """Ctrl-C reaches every process of a terminal, the others this one alone. Workers hold its stderr open as long as
-    they live.
-    """
+    """Ctrl-C reaches every process of a terminal, others this one alone. Living workers hold its stderr open."""
     command = [sys.executable, "-m", "lengthwise", "check", "nope", "rope"]
     ran = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

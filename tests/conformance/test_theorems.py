@@ -93,9 +93,7 @@ def test_they_are_fires_of_one_head_with_the_threshold_at_the_bound(make):
 
 @pytest.mark.parametrize("make", BIASES)
 def test_the_comparison_is_that_of_all_pairs(make):
-    """Against the plain way: every pair by itself; with a threshold below the bound too, where distance is
-    not enough.
-    """
+    """Against every pair by itself; also with a threshold below the bound, where the distance is not enough."""
     encoding = built(make)
     table = encoding.bias(torch.arange(301)).detach()
     i, j = torch.tril_indices(301, 301)
@@ -167,9 +165,7 @@ def test_steps_of_t5_at_the_next_distance_fail():
 
 @pytest.mark.parametrize(("bound", "seen"), [(512, False), (1000, True)])
 def test_borders_of_t5_that_round_otherwise_fail(bound, seen):
-    """s · (1 / L) in place of s / L: the same numbers where L is a power of two, and steps one too late where it is
-    not.
-    """
+    """s · (1 / L) in place of s / L: the same where L is a power of two, otherwise steps one too late."""
     encoding = built(T5)
     fires = as_fire(encoding, bound)
     for fire in fires:

@@ -25,9 +25,7 @@ def word_level(**changes: Any) -> dict[str, Any]:
 
 
 def byte_level() -> dict[str, Any]:
-    """A tokenizer.json with the 256 bytes and no merges. IDs are in the order of GPT-2's printable
-    stand-ins for bytes.
-    """
+    """A tokenizer.json with the 256 bytes and no merges, in the order of GPT-2's printable stand-ins."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = [n for n in range(256) if n not in printable]
     letters = {n: chr(n) for n in printable} | {n: chr(256 + i) for i, n in enumerate(other)}

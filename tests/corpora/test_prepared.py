@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.corpora import shards
 from lengthwise.corpora.manifest import is_prepared, read_manifest
 from lengthwise.corpora.prepared import PreparedCorpus, damages
 from tests.corpora.small_corpora import content, json_lines, prepare, story
@@ -116,31 +115,6 @@ def test_the_identity_does_not_depend_on_the_format_of_the_manifest(tmp_path: Pa
         == read_manifest(tmp_path / "corpus").sha256
         == ("b2d1ada259e38cfa607762cccbf15b7593ffa1f771e8f898c2752a81f402c587")
     )
-
-
-def test_pages_are_released(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if many shards are open. What was read does not depend on it."""
-    released = []
-
-    class Mapped(mmap.mmap):
-        def madvise(self, *advice: Any) -> None:
-            released.append(advice)
-            super().madvise(*advice)
-
-    opened = PreparedCorpus(corpus)
-    starts = np.arange(0, opened.manifest.train.tokens - 40, 7)
-    same_shard = np.searchsorted(
-        ends := np.cumsum([s.tokens for s in opened.manifest.train.shards]), starts, "right"
-    ) == np.searchsorted(ends, starts + 19, "right")
-    want = opened.reader("train").read(starts[same_shard], 20)
-    monkeypatch.setattr(shards.mmap, "mmap", Mapped)
-    monkeypatch.setattr(shards, "RELEASE_BYTES", 1)
-    monkeypatch.setattr(shards, "MAX_MAPS", 2)
-    reader = opened.reader("train")
-    for _ in range(2):
-        assert reader.read(starts[same_shard], 20).tolist() == want.tolist()
-    assert released == [(mmap.MADV_DONTNEED,)] * 4
-    assert len(reader._maps) == 2
 
 
 @pytest.mark.slow

@@ -43,15 +43,14 @@ if __name__ == "__main__":
     source = open_source(sys.argv[1], SourceOptions())
     print("begun", flush=True)
     prepare.Preparation(
-        source=source, tokenizer=sys.argv[3], output=Path(sys.argv[2]), validation=0.2, workers=int(sys.argv[4]), shard_bytes=1500
+        source=source, tokenizer=sys.argv[3], output=Path(sys.argv[2]), validation=0.2, workers=int(sys.argv[4]),
+        shard_bytes=1500,
     ).run()
 """
 
 
 def run_script(script: Path, *words: object, kill_at: float | None = None) -> float | None:
-    """Run the script. Return the seconds from its beginning to its end, or None if it was killed with all
-    its workers.
-    """
+    """Run the script. Return how many seconds it took, or None if it was killed with all its workers."""
     process = subprocess.Popen(
         [sys.executable, str(script), *map(str, words)], stdout=subprocess.PIPE, start_new_session=True
     )

@@ -71,7 +71,7 @@ def test_topics_that_stand_in_another_are_left_out_and_relatives_stay_together(m
     module.topics = topics
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", module)
     origin = stdlib.MANUAL + "#"
-    assert [(name, at) for name, at, _ in stdlib.manual()] == [
+    assert [(document.name, document.origin) for document in stdlib.manual()] == [
         ("manual/alone", origin + "alone"),
         ("manual/relative", origin + "whole"),
         ("manual/short", origin + "short"),
@@ -101,7 +101,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def source_of(parts):
-    return {name: data for name, _, data in parts if not name.startswith("manual/")}
+    return {document.name: document.data for document in parts if not document.name.startswith("manual/")}
 
 
 WANT = {

@@ -1,4 +1,4 @@
-"""The metrics against the official scorers: their published examples, and their definitions written again in plain Python."""
+"""The metrics against the official scorers: their published examples, and their definitions in plain Python."""
 
 import itertools
 import math
@@ -255,13 +255,14 @@ def test_record_takes_the_best_of_several_entities() -> None:
 @pytest.mark.parametrize(
     ("predictions", "references", "problem"),
     [
-        (["a", "b"], [["a"]], "as many predictions as lists of references, got 2 and 1"),
-        ([], [], "at least one prediction, got none"),
-        (["a"], [[]], "the references of prediction 0 must be a list of at least one text"),
-        (["a"], ["a"], "the references of prediction 0 must be a list"),
-        (["a"], [[None]], "the references of prediction 0 must be a list"),
-        ([None], [["a"]], "prediction 0 must be text, got a NoneType"),
-        ("a", [["a"]], "got a single text"),
+        (
+            ["a", "b"],
+            [["a"]],
+            "a list of references for each prediction, and at least one, got 2 predictions and 1 lists",
+        ),
+        ([], [], "and at least one, got 0 predictions and 0 lists"),
+        (["a"], [[]], "the references of prediction 0 must be a list of texts, got "),
+        (["a"], ["a"], "the references of prediction 0 must be a list of texts, got 'a'"),
     ],
 )
 def test_invalid_input(predictions: Any, references: Any, problem: str) -> None:
@@ -276,5 +277,3 @@ def test_references_that_are_no_labels_or_numbers() -> None:
         of_classes("accuracy", labels=LABELS).score(["equivalent"], [["maybe"]])
     with pytest.raises(ConfigError, match="a reference must be a number"):
         CORRELATION.score(["1"], [["high"]])
-    with pytest.raises(ConfigError, match="as many groups as predictions, got 1 and 2"):
-        of_classes("all match", labels=LABELS).score([*LABELS], rows([*LABELS]), ["1"])

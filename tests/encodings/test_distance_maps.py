@@ -1,4 +1,4 @@
-"""Maps of distances: RoPE to the last bit inside the window, distances that stay within those of training, and clear refusals."""
+"""Maps of distances: RoPE to the last bit inside the window, distances within those of training, and refusals."""
 
 import pytest
 import torch
@@ -42,9 +42,7 @@ def test_pairs_of_region_0_have_the_bits_of_rope(make: type[DistanceMap], settin
 
 @pytest.mark.parametrize(("make", "most"), [(SelfExtend, 96), (ReRoPE, 10**6), (DCA, 10**6), (STRING, 19)])
 def test_no_distance_is_larger_than_in_training(make: type[DistanceMap], most: int) -> None:
-    """Self-Extend reaches G (L - W + floor(W / G)) = 8 (16 - 4 + 0) = 96 tokens, and STRING L + S - W = 16 + 5 - 2 =
-    19.
-    """
+    """Self-Extend reaches G (L - W + floor(W / G)) = 8 (16 - 4 + 0) = 96 tokens, STRING L + S - W = 16 + 5 - 2 = 19."""
     encoding = make(head_dim=8, train_length=L)
     last = torch.arange(most - 70, most)[None].double() if most > 70 else torch.arange(most)[None].double()
     keys = (

@@ -212,8 +212,3 @@ def test_correct_results_pass() -> None:
     transform = LogitTransform(lambda logits, q, visible, scale, span: 0 * logits)
     assert attend(made(Returns, result=AttentionModifiers(logit_transform=transform))).isfinite().all()
     assert torch.equal(attend(made(Turns, factor=torch.ones(1))), attend(Turns()))
-
-
-def test_a_misspelled_class_is_suggested() -> None:
-    with pytest.raises(AttributeError, match=r"'lengthwise\.encodings' has no attribute 'Rope'; did you mean 'RoPE'\?"):
-        _ = lengthwise.encodings.Rope

@@ -39,9 +39,7 @@ def test_gates_stay_in_float32_under_autocast() -> None:
 
 
 def test_nothing_is_lost_in_a_long_sum() -> None:
-    """20,000 gates of about 1/2 are -14,000 nats, where float32 counts in thousandths; the nearest keys get their own
-    few.
-    """
+    """20,000 gates of about 1/2 are -14,000 nats, which float32 counts in thousandths; near keys get their own few."""
     length = 20_000
     fox = FoX(num_heads=1, d_model=1)
     log_f = -torch.rand(1, length, 1, generator=torch.Generator().manual_seed(0)) * 1.4

@@ -14,7 +14,7 @@ import torch
 from lengthwise import attend
 from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError, annotation, choose, context_of, settings_of
-from lengthwise.encodings import ENCODINGS, FIRE, T5, LongRoPE, RoPE, Sandwich, Sinusoidal, TransformerXL, XPos, YaRN
+from lengthwise.encodings import ENCODINGS, FIRE, RoPE, Sandwich, Sinusoidal, TransformerXL, XPos, YaRN
 
 SIZES = [
     {"num_heads": 2, "head_dim": 8, "d_model": 16, "train_length": 16},
@@ -37,9 +37,7 @@ BEYOND = (
 
 @pytest.fixture(autouse=True)
 def unchecked() -> Iterator[None]:
-    """Let whole numbers through as settings that are floats: type checks in tests reject them, and users do not have
-    those.
-    """
+    """Let whole numbers through as settings that are floats, which type checks in tests reject."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
@@ -162,35 +160,16 @@ def test_attention_is_finite_at_the_limits_of_two_settings(make: Any) -> None:
             assert_finite(make, settings, sizes)
 
 
-NO_LONGER_ACCEPTED: list[tuple[Any, dict[str, Any], str]] = [
-    (YaRN, {"beta_fast": 1e308}, r"YaRN: beta_fast must be at most 1e\+12, got 1e\+308"),
-    (YaRN, {"beta_slow": 1e-320}, "YaRN: beta_slow must be at least 1e-12, got 1e-320"),
-    (RoPE, {"base": 5e-324}, "RoPE: base must be at least 1e-12, got 5e-324"),
-    (RoPE, {"base": 1e-320}, "base must be at least"),
-    (TransformerXL, {"base": 5e-324}, "base must be at least"),
-    (FIRE, {"c": 1e300}, "c must be at most"),
-    (FIRE, {"c": 1e38, "L": 1e308}, "c must be at most"),
-    (FIRE, {"L": 1e-300, "eps": 0}, "L must be at least"),
-    (FIRE, {"eps": 1e-300}, "eps must be 0, or at least 1e-12, got 1e-300"),
-    (T5, {"std": 1e300}, "std must be at most"),
-    (Sandwich, {"base": 5e-324}, "base must be at least"),
-    (Sandwich, {"base": 1e-320}, "base must be at least"),
-    (YaRN, {"attention_factor": 1e300}, "attention_factor must be at most"),
-    (YaRN, {"mscale": 1e308, "factor": 1e308}, "factor must be at most"),
-    (LongRoPE, {"attention_factor": 2**63}, r"attention_factor must be at most 1e\+12, got 9223372036854775808"),
-    (XPos, {"gamma": 1e308}, "gamma must be at most"),
-    (XPos, {"gamma": 1e308, "scale_base": 1e-300, "max_length": 100}, "gamma must be at most"),
-    (Sinusoidal, {"base": 5e-324}, "base must be at least"),
-    (FIRE, {"c": 10**400}, r"FIRE: c must be .* got 1.000e\+400"),
-    (T5, {"std": 10**400}, r"std must be .* got 1.000e\+400"),
-    (XPos, {"gamma": 10**400}, r"gamma must be .* got 1.000e\+400"),
-    (RoPE, {"base": 10**400}, r"base must be .* got 1.000e\+400"),
-    (RoPE, {"base": 10**5000}, r"got 1.000e\+5000"),
-]
-
-
-@pytest.mark.parametrize(("make", "settings", "words"), NO_LONGER_ACCEPTED, ids=lambda x: getattr(x, "__name__", None))
-def test_settings_that_were_accepted_and_gave_no_numbers(make: Any, settings: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "settings", "words"),
+    [
+        (YaRN, {"beta_fast": 1e308}, r"YaRN: beta_fast must be at most 1e\+12, got 1e\+308"),
+        (YaRN, {"beta_slow": 1e-320}, "YaRN: beta_slow must be at least 1e-12, got 1e-320"),
+        (FIRE, {"eps": 1e-300}, "eps must be 0, or at least 1e-12, got 1e-300"),
+        (RoPE, {"base": 10**5000}, r"base must be .* got 1.000e\+5000"),
+    ],
+)
+def test_messages_about_limits(make: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build(make, SIZES[0], settings)
 

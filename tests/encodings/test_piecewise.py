@@ -163,9 +163,7 @@ def test_second_derivatives():
 
 
 def test_pieces_in_a_room():
-    """What a compiled graph has: the same pieces, and behind a knot that no x reaches as much more as there is room
-    for.
-    """
+    """In a compiled graph: the same segments, and behind a knot that no x reaches as many as there is room for."""
     torch.manual_seed(0)
     layers = [nn.Linear(1, 32), nn.Linear(32, 32), nn.Linear(32, 4)]
     numbers = [p for layer in layers for p in (layer.weight, layer.bias)]

@@ -1,4 +1,4 @@
-"""Stick-breaking attention: weights that can be counted by hand, no order but that of the tokens, and steps equal to one pass."""
+"""Stick-breaking attention: weights counted by hand, no order but that of the tokens, and steps equal to one pass."""
 
 import pytest
 import torch

@@ -45,9 +45,7 @@ def test_the_third_term_depends_on_the_key_alone():
 
 @pytest.mark.parametrize("scale", [1.0, 0.25, 3.0])
 def test_every_term_is_scaled(scale):
-    """So a caller's own scale serves: the logits of scale s are s times those of scale 1, and a model can leave it at
-    1.
-    """
+    """The logits of scale s are s times those of scale 1, so a caller's own scale serves."""
     q, k, v = torch.randn(3, 2, H, 9, D, dtype=torch.float64).unbind(0)
     xl, span = made(), Span.of(9)
     torch.testing.assert_close(logits(xl, q, k, span, scale), scale * logits(xl, q, k, span))

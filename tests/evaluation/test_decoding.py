@@ -51,8 +51,8 @@ def model(request, tmp_path_factory):
 def test_one_forward_says_what_decoding_says(model, task):
     """Example by example."""
     config = EvaluationConfig(lengths=(2, 4, 5, 8), examples=60)
-    read = evaluate(model, task, config, train_length=4, decode=False)
-    said = evaluate(model, task, config, train_length=4, decode=True)
+    read = evaluate(model, task, config, decode=False)
+    said = evaluate(model, task, config, decode=True)
     assert [(s.n, s.mean, s.standard_error) for s in said] == [(s.n, s.mean, s.standard_error) for s in read]
     assert any(0 < s.mean < 1 for s in read), "nothing to tell apart"
     batch = task.examples(0, 60, 5)
@@ -141,7 +141,7 @@ def test_a_scratchpad_that_one_forward_gets_right_is_said_right(tmp_path):
             "output": 1,
             "failed steps": 0,
         }
-    (score,) = evaluate(model, task, EvaluationConfig(lengths=(3,), examples=200), train_length=3)
+    (score,) = evaluate(model, task, EvaluationConfig(lengths=(3,), examples=200))
     assert score.mean == pytest.approx(float(graded.scores.mean()))
     assert score.details["means"]["output"] == pytest.approx(float(graded.details["output"].mean()))
 
@@ -187,14 +187,14 @@ def test_bad_answers_are_wrong_and_kept():
         ([0, 0, 0, 0], "a a a a [...]"),
         ([task.eos, 0, 0, 0], ""),
     ]:
-        (score,) = evaluate(Saying(tokens, 7), task, config, train_length=3, decode=True)
+        (score,) = evaluate(Saying(tokens, 7), task, config, decode=True)
         n = score.n
         assert (score.mean, score.details["unreadable"]) == (0, n)
         assert [kept["generated"] for kept in score.details["kept"]] == [said] * 3
         assert all(len(kept["question"].split()) == 3 for kept in score.details["kept"])
-    (score,) = evaluate(Saying([0, 1, 2, task.eos], 7), task, config, train_length=3, decode=True)
+    (score,) = evaluate(Saying([0, 1, 2, task.eos], 7), task, config, decode=True)
     assert score.details == {"means": {}, "order": [], "unreadable": 0, "kept": []}
-    assert evaluate(Saying([0] * 4, 7), task, config, train_length=3, decode=False)[0].details == {}
+    assert evaluate(Saying([0] * 4, 7), task, config, decode=False)[0].details == {}
 
 
 def test_answers_with_steps_that_cannot_be_read_are_kept_apart():
@@ -203,7 +203,7 @@ def test_answers_with_steps_that_cannot_be_read_are_kept_apart():
     config = EvaluationConfig(lengths=(3,), examples=10)
     for words, broken in (("out out thus 3", 3), ("out 3 thus 3", 0)):
         tokens = [*task.ids(words.split()), task.eos]
-        (score,) = evaluate(Saying(tokens, task.vocab_size), task, config, train_length=3)
+        (score,) = evaluate(Saying(tokens, task.vocab_size), task, config)
         assert score.details["kept"] == []
         assert [one["generated"] for one in score.details.get("broken", [])] == [words] * broken
         assert ("broken" in score.details) == bool(broken)
@@ -213,7 +213,7 @@ def test_logits_that_are_no_numbers_are_no_score():
     task = Copy(symbols=4)
     model = Saying([0, 1, 2, task.eos], 7, value=math.nan)
     with pytest.raises(EvaluationError, match="at length 3 the exact match of 9 of 9"):
-        evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), train_length=3, decode=True)
+        evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), decode=True)
 
 
 class NaNFrom(Saying):
@@ -243,10 +243,11 @@ def test_decoding_takes_four_times_the_places_of_a_forward(model):
     task = Ragged(symbols=4)
     config = EvaluationConfig(lengths=(5,), examples=30)
     heard: list[Progress] = []
-    ask = {"train_length": 4, "decode": True}
-    (together,) = evaluate(model, task, config, **ask, on_progress=heard.append)
+    (together,) = evaluate(model, task, config, decode=True, on_progress=heard.append)
     assert heard[-1].step == heard[-1].steps == 1
-    (parts,) = evaluate(model, task, config, **ask, division=Division(2 * task.tokens(5)), on_progress=heard.append)
+    (parts,) = evaluate(
+        model, task, config, decode=True, division=Division(2 * task.tokens(5)), on_progress=heard.append
+    )
     assert heard[-1].step == heard[-1].steps == 4  # 30 examples, 8 at once
     assert (parts.mean, parts.details["unreadable"]) == (together.mean, together.details["unreadable"])
 
@@ -263,7 +264,6 @@ def test_decoding_can_be_stopped_between_tokens():
             Saying([0] * 4, 7),
             task,
             EvaluationConfig(lengths=(3,), examples=9),
-            train_length=3,
             decode=True,
             should_stop=stop,
         )
@@ -281,7 +281,7 @@ class Thinking(Copy):
 def test_a_task_that_decodes_is_decoded_and_its_numbers_are_meant():
     task = Thinking(symbols=4)
     config = EvaluationConfig(lengths=(3,), examples=8)
-    (score,) = evaluate(Saying([0, 1, task.eos], 7), task, config, train_length=3)
+    (score,) = evaluate(Saying([0, 1, task.eos], 7), task, config)
     assert score.details["means"] == {"words": 2.0}
 
 
@@ -290,13 +290,13 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
     config = EvaluationConfig(lengths=(3,), examples=8)
     text = choose(Text, path=str(tmp_path)).build()
     with pytest.raises(ConfigError, match="Text has no answers to decode; evaluate it with decode=False"):
-        evaluate(Saying([0], 7), text, config, train_length=3, decode=True)
+        evaluate(Saying([0], 7), text, config, decode=True)
     random = choose(Randomized, max_length=60)
     words = (
         r"Thinking is scored by decoding, which needs the position of every token .*, but Randomized assigns positions"
     )
     with pytest.raises(ConfigError, match=words):
-        evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, positions=random)
+        evaluate(Saying([0], 7), Thinking(symbols=4), config, positions=random)
     run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))
     check_lengths(run, [4])
     for scheme, refused in [(random, True), (choose(Shift), False)]:
@@ -318,4 +318,4 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
             training=TrainingConfig(train_length=4),
         )
     )
-    assert evaluate(model, task, config, train_length=3, positions=choose(Shift))
+    assert evaluate(model, task, config, positions=choose(Shift))

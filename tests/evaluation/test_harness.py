@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from lengthwise.config import ConfigError, choose
-from lengthwise.evaluation.harness import write_tasks
+from lengthwise.config import Choice, ConfigError, choose
+from lengthwise.evaluation.harness import HarnessTask, question_rows, write_rows
 from lengthwise.tasks import TASKS, Addition, Copy, Text
+
+
+def write_tasks(folder: str | Path, choices: list[Choice], lengths: list[int], **options: Any) -> list[HarnessTask]:
+    return write_rows(folder, question_rows(choices, lengths, **options))
 
 
 def test_the_examples_are_those_of_an_evaluation(tmp_path: Path) -> None:
@@ -34,7 +38,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused("nothing is overwritten", tmp_path, [choose(Copy)], [3])
     refused("there is no folder", tmp_path / "a" / "b", [choose(Copy)], [3])
     refused("Text has no questions and answers in words", tmp_path / "a", [choose(Text)], [3])
-    refused(r"must contain \{input\}", tmp_path / "a", [choose(Copy)], [3], prompt="x")
     refused("length must be at least 1", tmp_path / "a", [choose(Addition)], [0])
     refused("got an address", "s3://bucket/folder", [choose(Copy)], [3])
     assert not list(tmp_path.iterdir()), "nothing half-written"

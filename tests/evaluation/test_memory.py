@@ -28,7 +28,7 @@ def decoder(backend: str) -> Model:
 
 
 def score(model: Model, *lengths: int) -> None:
-    evaluate(model, Copy(), EvaluationConfig(lengths=lengths, examples=1), train_length=4)
+    evaluate(model, Copy(), EvaluationConfig(lengths=lengths, examples=1))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def scored(one: Run, **settings: Any) -> tuple[list[Score], list[int]]:
     model, task = build(one)
     sizes: list[int] = []
     model.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].shape[1]))
-    scores = evaluate(model, task, CONFIG, train_length=16, positions=one.training.positions, **settings)
+    scores = evaluate(model, task, CONFIG, positions=one.training.positions, **settings)
     return scores, sizes
 
 
@@ -126,7 +126,7 @@ class Counted(Text):
 
 def test_scores_by_position_are_means_of_doubling_ranges() -> None:
     task = Counted(path="python:manual", chunk=128)
-    (score,) = evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60), train_length=16)
+    (score,) = evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60))
     assert score.mean == pytest.approx(9.5)
     ranges = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
     assert [(row["first"], row["last"]) for row in score.details["by_position"]] == ranges
@@ -136,7 +136,7 @@ def test_scores_by_position_are_means_of_doubling_ranges() -> None:
 
 def test_only_scored_targets_count() -> None:
     task = Counted(path="python:manual", chunk=128, targets=8)
-    first, second = evaluate(AnyModel(), task, EvaluationConfig(lengths=(16, 128), tokens=256), train_length=16)
+    first, second = evaluate(AnyModel(), task, EvaluationConfig(lengths=(16, 128), tokens=256))
     assert first.mean == 11.5
     assert "by_position" not in first.details, "a single range is the score itself"
     assert second.mean == 123.5
@@ -151,7 +151,7 @@ def test_scores_that_do_not_fit_are_refused() -> None:
     with pytest.raises(
         EvaluationError, match=r"token_scores must return one float64 score per target, .batch, targets."
     ):
-        evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60), train_length=16)
+        evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60))
 
     class NotFinite(Counted):
         def token_scores(self, logits: Tensor, batch: Any) -> Tensor:
@@ -159,7 +159,7 @@ def test_scores_that_do_not_fit_are_refused() -> None:
 
     task = NotFinite(path="python:manual", chunk=128)
     with pytest.raises(EvaluationError, match=r"NotFinite.token_scores returned a score that is not a finite number"):
-        evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60), train_length=16)
+        evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60))
 
 
 def test_they_are_stored_and_shown(tmp_path: Any) -> None:

@@ -28,9 +28,7 @@ def test_a_score_does_not_depend_on_the_forward_passes(untrained: tuple[torch.nn
     """A mean of the F1 of each forward pass, or of each example, would."""
     model, task = untrained
     config = EvaluationConfig(lengths=(1, 4, 50))
-    small, large = (
-        evaluate(model, task, config, train_length=1, division=Division(batch_tokens=size)) for size in (50, 10**6)
-    )
+    small, large = (evaluate(model, task, config, division=Division(batch_tokens=size)) for size in (50, 10**6))
     for one, other in zip(small, large, strict=True):
         assert one.mean == pytest.approx(other.mean, abs=1e-12)
         assert one.details["means"] == pytest.approx(other.details["means"], abs=1e-12)
@@ -59,7 +57,7 @@ def test_logits_that_are_no_numbers(untrained: tuple[torch.nn.Module, Tagging]) 
             return logits
 
     with pytest.raises(EvaluationError, match=r"at length 1 the entity F1 of 1 of 50 examples is not a finite number"):
-        evaluate(Broken(), task, EvaluationConfig(lengths=(1,)), train_length=1)
+        evaluate(Broken(), task, EvaluationConfig(lengths=(1,)))
 
 
 def test_counts_of_another_shape(untrained: tuple[torch.nn.Module, Tagging]) -> None:

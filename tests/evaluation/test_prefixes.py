@@ -1,4 +1,4 @@
-"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their own."""
+"""Tasks whose sequences contain shorter ones: one forward pass scores every length, and shifts are questions."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def run(**settings):
 def test_every_length_by_one_forward_is_that_length_by_its_own():
     model, task = build(run())
     config = EvaluationConfig(lengths=(1, 4, 9), examples=7, prompt=12)
-    scores = evaluate(model, task, config, train_length=6)
+    scores = evaluate(model, task, config)
     whole = task.examples(config.seed, 7, 12)
     for score in scores:
         prefix = task.pack(*(part[:, : score.length] for part in task.examples_of(whole)))
@@ -36,13 +36,12 @@ def test_every_length_by_one_forward_is_that_length_by_its_own():
         assert score.mean == pytest.approx(float(alone.mean()), rel=1e-5)
         assert score.standard_error == pytest.approx(float(alone.std()) / 7**0.5, rel=1e-5)
         assert score.details["groups"] == pytest.approx(alone.tolist(), rel=1e-4)  # fewer than 40: each its own
-        assert score.out_of_distribution == (score.length > 6)
         assert score.question == {"length": score.length, "examples": 7, "seed": 0, "prompt": 12}
 
 
 def test_groups_are_of_all_examples():
     model, task = build(run())
-    (score,) = evaluate(model, task, EvaluationConfig(lengths=(3,), examples=120), train_length=6)
+    (score,) = evaluate(model, task, EvaluationConfig(lengths=(3,), examples=120))
     assert len(score.details["groups"]) == 40
     assert sum(score.details["groups"]) / 40 == pytest.approx(score.mean, rel=1e-5)
 
@@ -50,8 +49,8 @@ def test_groups_are_of_all_examples():
 def test_a_later_part_of_the_lengths_is_the_same_question():
     model, task = build(run())
     config = EvaluationConfig(lengths=(2, 8), examples=5)
-    both = evaluate(model, task, config, train_length=6)
-    (one,) = evaluate(model, task, dataclasses.replace(config, lengths=(2,), prompt=8), train_length=6)
+    both = evaluate(model, task, config)
+    (one,) = evaluate(model, task, dataclasses.replace(config, lengths=(2,), prompt=8))
     assert (one.question, one.mean) == (both[0].question, both[0].mean)
 
 

@@ -75,10 +75,10 @@ def test_scores_are_means_over_the_scored_targets_alone(folder: Path) -> None:
     """The last byte of a piece is not known to `Counting`, so 7 of the 8 targets count from the end of the context."""
     task = text(folder, targets=8)
     config = EvaluationConfig(lengths=(16, 32), tokens=640)
-    short, long = evaluate(Counting(), task, config, train_length=16)
+    short, long = evaluate(Counting(), task, config)
     assert (short.n, long.n) == (10, 10)
     assert long.mean - short.mean == pytest.approx(16, rel=0.2)
-    (plain,) = evaluate(Counting(), text(folder), EvaluationConfig(lengths=(32,), tokens=640), train_length=16)
+    (plain,) = evaluate(Counting(), text(folder), EvaluationConfig(lengths=(32,), tokens=640))
     assert plain.mean < long.mean - 8, "all 32 positions"
 
 

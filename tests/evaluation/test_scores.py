@@ -69,7 +69,7 @@ class Half(nn.Module):
 def test_means_and_standard_errors_are_what_they_are_called():
     task = Copy()
     config = EvaluationConfig(lengths=(10,), examples=50)
-    (score,) = evaluate(Half(task), task, config, train_length=10)
+    (score,) = evaluate(Half(task), task, config)
     assert (score.length, score.metric, score.better, score.n) == (10, "exact match", "higher", 50)
     assert score.mean == 0.5
     values = [1.0, 0.0] * 25
@@ -80,7 +80,7 @@ def test_means_and_standard_errors_are_what_they_are_called():
 
 def test_one_example_has_no_standard_error():
     task = Copy()
-    (score,) = evaluate(Half(task), task, EvaluationConfig(lengths=(10,), examples=1), train_length=10)
+    (score,) = evaluate(Half(task), task, EvaluationConfig(lengths=(10,), examples=1))
     assert (score.n, score.mean, score.standard_error) == (1, 1.0, None)
 
 
@@ -91,43 +91,42 @@ def test_every_example_gets_one_forward_in_batches_of_so_many_places():
         model,
         task,
         EvaluationConfig(lengths=(9,), examples=50),
-        train_length=10,
         division=Division(7 * task.tokens(9) + 3),
     )
     assert model.seen == [7] * 7 + [1]
     model = Half(task)
-    evaluate(model, task, EvaluationConfig(lengths=(9,), examples=3), train_length=10, division=Division(1))
+    evaluate(model, task, EvaluationConfig(lengths=(9,), examples=3), division=Division(1))
     assert model.seen == [1, 1, 1]
 
 
 def test_neither_order_nor_company_matters(scored):
     model, task, config = scored
-    together = numbers(evaluate(model, task, config, train_length=8))
+    together = numbers(evaluate(model, task, config))
     torch.manual_seed(17)
-    reverse = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4)), train_length=8))
+    reverse = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4))))
     alone = {
         k: v
         for n in config.lengths
-        for k, v in numbers(evaluate(model, task, dataclasses.replace(config, lengths=(n,)), train_length=8)).items()
+        for k, v in numbers(evaluate(model, task, dataclasses.replace(config, lengths=(n,)))).items()
     }
     assert together == reverse == alone
-    assert numbers(evaluate(model, task, config, train_length=8)) == together, "call history"
+    assert numbers(evaluate(model, task, config)) == together, "call history"
 
 
 @pytest.mark.medium
 def test_the_batch_size_changes_rounding_alone(scored):
     model, task, config = scored
-    whole = numbers(evaluate(model, task, config, train_length=8, division=Division(10**6)))
+    whole = numbers(evaluate(model, task, config, division=Division(10**6)))
     for batch_tokens in (1, 100, 1000):
-        parts = numbers(evaluate(model, task, config, train_length=8, division=Division(batch_tokens)))
+        parts = numbers(evaluate(model, task, config, division=Division(batch_tokens)))
         for length, expected in whole.items():
             assert parts[length] == pytest.approx(expected, rel=1e-6)
 
 
 def test_another_seed_asks_other_examples_and_another_length_is_no_prefix(scored):
     model, task, config = scored
-    first = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64,)), train_length=8))
-    other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1, lengths=(64,)), train_length=8))
+    first = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64,))))
+    other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1, lengths=(64,))))
     if task.metric == EXACT_MATCH:  # a model that knows nothing scores 0 for any of them: look at the examples
         a, b = (task.examples(seed, 20, 64) for seed in (0, 1))
         assert not torch.equal(a.inputs, b.inputs)
@@ -138,7 +137,7 @@ def test_another_seed_asks_other_examples_and_another_length_is_no_prefix(scored
 def test_the_score_of_text_is_the_mean_of_its_nats(text):
     model, task = build(a_run(text))
     config = EvaluationConfig(lengths=(16,), tokens=320)
-    (score,) = evaluate(model, task, config, train_length=8)
+    (score,) = evaluate(model, task, config)
     batch = task.examples(0, 20, 16, "test")
     with torch.no_grad():
         nats = nn.functional.cross_entropy(
@@ -149,18 +148,12 @@ def test_the_score_of_text_is_the_mean_of_its_nats(text):
     assert score.question == {"length": 16, "tokens": 320, "seed": 0}
 
 
-def test_in_and_out_of_distribution_are_apart(scored):
-    model, task, config = scored
-    marks = {s.length: s.out_of_distribution for s in evaluate(model, task, config, train_length=8)}
-    assert marks == {4: False, 8: False, 16: True, 64: True}
-
-
 def test_fewer_examples_than_asked_are_scored_once_each():
     run = a_run(choose(Copy, symbols=2))
     model, task = build(run)
     heard: list[Progress] = []
     config = EvaluationConfig(lengths=(5, 20), examples=100)
-    five, twenty = evaluate(model, task, config, train_length=8, division=Division(64), on_progress=heard.append)
+    five, twenty = evaluate(model, task, config, division=Division(64), on_progress=heard.append)
     assert five.n == task.available(5, "test") < 100
     assert twenty.n == 100
     assert heard[-1].step == heard[-1].steps
@@ -171,11 +164,11 @@ def test_dropout_is_off_and_the_mode_comes_back(scored):
     model, task, config = scored
     for training in (True, False):
         model.train(training)
-        evaluate(model, task, dataclasses.replace(config, lengths=(8,)), train_length=8)
+        evaluate(model, task, dataclasses.replace(config, lengths=(8,)))
         assert model.training is training
     model.train()
     with pytest.raises(Stopped):
-        evaluate(model, task, config, train_length=8, should_stop=lambda: True)
+        evaluate(model, task, config, should_stop=lambda: True)
     assert model.training
     assert all(p.grad is None for p in model.parameters())
 
@@ -196,7 +189,7 @@ def test_a_length_past_the_table_is_refused_before_any_forward():
     with pytest.raises(
         ConfigError, match=r"length 8 symbols needs 18 positions, but Learned has 16; .*max_length"
     ) as e:
-        evaluate(Unused(Learned(d_model=4, max_length=16)), Copy(), config, train_length=4)
+        evaluate(Unused(Learned(d_model=4, max_length=16)), Copy(), config)
     assert "\n" not in str(e.value)
     run = a_run(choose(Copy), Learned, max_length=16)
     check_lengths(run, [4, 7])
@@ -207,11 +200,11 @@ def test_a_length_past_the_table_is_refused_before_any_forward():
 
 def test_a_length_that_the_task_has_not_got_is_refused_before_any_forward(text):
     with pytest.raises(ConfigError):
-        evaluate(Unused(), text.build(), EvaluationConfig(lengths=(8, 10**7)), train_length=8)
+        evaluate(Unused(), text.build(), EvaluationConfig(lengths=(8, 10**7)))
     with pytest.raises(ConfigError):
         check_lengths(a_run(text), [8, 10**7])
     with pytest.raises(ConfigError, match="batch_tokens must be at least 1, got 0"):
-        evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), train_length=8, division=Division(0))
+        evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), division=Division(0))
 
 
 RANDOM = choose(Randomized, max_length=200)
@@ -220,16 +213,12 @@ RANDOM = choose(Randomized, max_length=200)
 @pytest.mark.medium
 def test_drawn_positions_hang_on_the_seed_and_the_length_alone(scored):
     model, task, config = scored
-    together = numbers(evaluate(model, task, config, train_length=8, positions=RANDOM))
+    together = numbers(evaluate(model, task, config, positions=RANDOM))
     torch.manual_seed(17)
-    reverse = numbers(
-        evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4)), train_length=8, positions=RANDOM)
-    )
+    reverse = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4)), positions=RANDOM))
     assert together == reverse
     for batch_tokens in (1, 100, 1000):
-        parts = numbers(
-            evaluate(model, task, config, train_length=8, division=Division(batch_tokens), positions=RANDOM)
-        )
+        parts = numbers(evaluate(model, task, config, division=Division(batch_tokens), positions=RANDOM))
         for length, expected in together.items():
             assert parts[length] == pytest.approx(expected, rel=1e-6)
 
@@ -249,7 +238,7 @@ class Listening(Half):
 def claimed(scheme, lengths=(9,), **changes):
     task = Copy()
     model, config = Listening(task), EvaluationConfig(lengths=lengths, **{"examples": 50, **changes})
-    evaluate(model, task, config, train_length=10, positions=scheme, division=Division(140))
+    evaluate(model, task, config, positions=scheme, division=Division(140))
     return None if model.claimed[0] is None else torch.cat(model.claimed)
 
 
@@ -293,7 +282,7 @@ def test_digits_are_aligned_in_evaluation_too():
 def test_positions_that_cannot_be_are_refused_before_any_forward(scheme, settings, words):
     config = EvaluationConfig(lengths=(4, 7, 8))
     with pytest.raises(ConfigError, match=words) as e:
-        evaluate(Unused(Learned(d_model=4, **settings)), Copy(), config, train_length=4, positions=scheme)
+        evaluate(Unused(Learned(d_model=4, **settings)), Copy(), config, positions=scheme)
     assert "\n" not in str(e.value)
     run = a_run(choose(Copy), Learned, **settings)
     run = dataclasses.replace(run, training=dataclasses.replace(run.training, positions=scheme))
@@ -319,27 +308,27 @@ def test_a_score_that_is_no_number_names_its_length(text):
     with pytest.raises(
         EvaluationError, match="at length 16 the cross-entropy of 2 of 2 examples is not a finite number"
     ):
-        evaluate(Overflowing(), text.build(), EvaluationConfig(lengths=(16,), tokens=32), train_length=8)
+        evaluate(Overflowing(), text.build(), EvaluationConfig(lengths=(16,), tokens=32))
 
 
 def test_progress_and_stopping(scored):
     model, task, config = scored
     heard: list[Progress] = []
-    evaluate(model, task, config, train_length=8, division=Division(256), on_progress=heard.append)
+    evaluate(model, task, config, division=Division(256), on_progress=heard.append)
     assert all(p.phase == "evaluate" and p.loss is None for p in heard)
     assert heard[0].step == 1
     assert heard[-1].step == heard[-1].steps
     assert heard[-1].length == 64
     assert heard[-1].eta_seconds == 0
     with pytest.raises(Stopped, match=r"stopped at step 0 of \d+ \(evaluate\)"):
-        evaluate(Unused(), task, config, train_length=8, should_stop=lambda: True)
+        evaluate(Unused(), task, config, should_stop=lambda: True)
 
 
 def test_progress_ends_where_there_are_fewer_examples_than_the_task_knows():
     model, task = build(a_run(choose(Copy, pattern="repeated", symbols=5000)))
     heard: list[Progress] = []
     config = EvaluationConfig(lengths=(2, 3), examples=2000)
-    scores = evaluate(model, task, config, train_length=2, division=Division(800), on_progress=heard.append)
+    scores = evaluate(model, task, config, division=Division(800), on_progress=heard.append)
     assert task.available(2) is None
     assert all(0 < score.n < 1000 for score in scores)
     assert (
@@ -381,7 +370,7 @@ def test_a_task_must_return_one_score_per_example(scores, got, monkeypatch):
     with pytest.raises(
         EvaluationError, match=rf"must return one float64 score per example, \[batch\] with batch 5, got {got}$"
     ):
-        evaluate(model, task, EvaluationConfig(lengths=(4,), examples=5), train_length=4)
+        evaluate(model, task, EvaluationConfig(lengths=(4,), examples=5))
 
 
 def _evaluated(monkeypatch, method, result, decode=False):
@@ -389,7 +378,7 @@ def _evaluated(monkeypatch, method, result, decode=False):
     monkeypatch.setattr(Copy, method, result)
     generated = ([["a"]] * 5, torch.zeros(5, dtype=torch.bool))
     monkeypatch.setattr("lengthwise.evaluation.scores.greedy_decode", lambda *_: generated)
-    return evaluate(Half(task), task, EvaluationConfig(lengths=(4,), examples=5), train_length=4, decode=decode)
+    return evaluate(Half(task), task, EvaluationConfig(lengths=(4,), examples=5), decode=decode)
 
 
 @pytest.mark.parametrize("score", [-0.5, 1.5, 1e9])

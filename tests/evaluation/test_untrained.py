@@ -88,7 +88,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
 
 def test_scores_are_on_the_models_own_prompts() -> None:
     model, task = build(run_of())
-    scores = evaluate(model, task, CONFIG, train_length=4)
+    scores = evaluate(model, task, CONFIG)
     xs, ys = task.examples_of(task.examples(CONFIG.seed, 70, 10))
     for score in scores:
         assert [(b["name"], b["floor"]) for b in score.details["baselines"]] == [
@@ -108,7 +108,7 @@ def test_scores_are_on_the_models_own_prompts() -> None:
 
 def test_lengths_that_have_a_forward_each_have_prompts_each() -> None:
     model, task = build(run_of(LengthByLength))
-    scores = evaluate(model, task, CONFIG, train_length=4)
+    scores = evaluate(model, task, CONFIG)
     for score in scores:
         _, ys = task.examples_of(task.examples(CONFIG.seed, 70, score.length))
         zero = float(ys.double()[:, -1].square().mean())
@@ -116,14 +116,14 @@ def test_lengths_that_have_a_forward_each_have_prompts_each() -> None:
 
 
 def test_the_same_prompts_are_worked_out_once(asked_for: list[tuple[str, list[int]]]) -> None:
-    first = evaluate(*build(run_of()), CONFIG, train_length=4)
+    first = evaluate(*build(run_of()), CONFIG)
     assert [name for name, _ in asked_for] == list(LinearRegression.baseline_names)
-    again = evaluate(*build(run_of()), CONFIG, train_length=4)
-    more = evaluate(*build(run_of()), EvaluationConfig(lengths=(2, 8), examples=70, prompt=10), train_length=4)
+    again = evaluate(*build(run_of()), CONFIG)
+    more = evaluate(*build(run_of()), EvaluationConfig(lengths=(2, 8), examples=70, prompt=10))
     assert len(asked_for) == len(LinearRegression.baseline_names)
     assert [s.details["baselines"] for s in again] == [s.details["baselines"] for s in first]
     assert more[1].details["baselines"] == first[2].details["baselines"]
-    other = evaluate(*build(run_of()), EvaluationConfig(lengths=(8,), examples=70, prompt=10, seed=1), train_length=4)
+    other = evaluate(*build(run_of()), EvaluationConfig(lengths=(8,), examples=70, prompt=10, seed=1))
     assert len(asked_for) == 2 * len(LinearRegression.baseline_names)
     assert other[0].details["baselines"] != first[2].details["baselines"]
 
@@ -163,7 +163,7 @@ def test_a_stop_comes_between_baselines() -> None:
 
 def test_a_task_without_baselines_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinearRegression, "baseline_names", ())
-    (score,) = evaluate(*build(run_of()), EvaluationConfig(lengths=(3,), examples=4), train_length=4)
+    (score,) = evaluate(*build(run_of()), EvaluationConfig(lengths=(3,), examples=4))
     assert list(score.details) == ["groups"]
 
 
@@ -244,11 +244,11 @@ def test_the_constant_answer_is_a_floor_beside_a_score_and_nothing_where_answers
             return logits
 
     task = Parity()
-    (score,) = evaluate(Always(task, "No"), task, EvaluationConfig(lengths=(7,), examples=100), train_length=7)
+    (score,) = evaluate(Always(task, "No"), task, EvaluationConfig(lengths=(7,), examples=100))
     assert score.details["baselines"] == [{"name": "constant answer", "score": 0.6875, "floor": True}]
     assert score.mean == 0.6875, "who always says No scores just that"
     copy = Copy(symbols=4)
-    (score,) = evaluate(Always(copy, "a"), copy, EvaluationConfig(lengths=(5,), examples=100), train_length=7)
+    (score,) = evaluate(Always(copy, "a"), copy, EvaluationConfig(lengths=(5,), examples=100))
     assert score.details == {}
 
 

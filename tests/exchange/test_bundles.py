@@ -311,8 +311,13 @@ def test_a_modified_file_is_named(bundle: Path, name: str) -> None:
     refused(pack(bundle, with_sums(without) | {name: b"x"}), name)
 
 
-@pytest.mark.parametrize("name", ["../results.db", "/etc/passwd", "code.py", "weights/", "weights/../x.safetensors",
-                                  "weights/0123456789ABCDEF.safetensors", "weights/0123456789abcdef.pt", "序列"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../results.db", "/etc/passwd", "code.py", "weights/", "weights/../x.safetensors", "序列"),
+        *("weights/0123456789ABCDEF.safetensors", "weights/0123456789abcdef.pt"),
+    ],
+)
 def test_other_names_are_refused(bundle: Path, name: str) -> None:
     refused(pack(bundle, with_sums(parts(bundle) | {name: b"x"})), "which no bundle has")
 

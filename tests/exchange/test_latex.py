@@ -95,9 +95,7 @@ def test_labels_are_escaped() -> None:
 
 
 def test_rows(store: Store, made: Fill) -> None:
-    """A bracket at the beginning of a row would be an option of the row before. Encodings without a score
-    have no row.
-    """
+    """A bracket at a row's beginning would be an option of the row before. Encodings without a score have no row."""
     runs = made(store, done=False, labels=("NoPE", "[3pt]", "RoPE"))
     for run in runs[:6]:
         store.add_answers(run["key"], [score_data(asked, 0.5) for asked in run["questions"]])

@@ -1,4 +1,4 @@
-"""Models with a method: the written folder gives the logits of `use`, and transformers alone loads it if it can compute them."""
+"""Models with a method: the folder gives the logits of `use`, and transformers alone loads it if it computes them."""
 
 import json
 import subprocess
@@ -17,8 +17,9 @@ from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, NTKAware, NTKByParts, RoPE
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.extend import apply
-from lengthwise.extend.apply import extended_length, load_written, original_length, require_applicable, write_start
+from lengthwise.extend.apply import extended_length, load_written, require_applicable, write_start
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, use
+from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.models.conversion import equivalent
 from lengthwise.reach.methods import choice_for, choice_of, own_choice
 from tests.huggingface.models import COMMON, FAMILIES, model_of
@@ -75,7 +76,7 @@ def test_transformers_alone_computes_static_scalings(method: str, tmp_path: Path
 def test_a_native_folder_keeps_the_training_length(method: str, tmp_path: Path) -> None:
     form, loaded = written(model_of("llama"), method, tmp_path / "folder", longest=256)
     assert form == "native" and loaded.config.max_position_embeddings == 256
-    assert original_length(loaded) == 64 and extended_length(loaded, "yarn:factor=2") == 128
+    assert train_length_of(loaded.config) == 64 and extended_length(loaded, "yarn:factor=2") == 128
 
 
 @pytest.mark.parametrize("method", OTHER_METHODS)

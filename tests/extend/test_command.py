@@ -111,7 +111,8 @@ def test_the_page_fits_a_phone(place: Path, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto((place / "new" / "retention.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    scrolled = "[...document.querySelectorAll('div')].filter(box => box.scrollWidth > box.clientWidth).map(box => box.innerText)"
+    wide = "box => box.scrollWidth > box.clientWidth"
+    scrolled = f"[...document.querySelectorAll('div')].filter({wide}).map(box => box.innerText)"
     assert not [text for text in page.evaluate(scrolled) if text.startswith("Settings")]
     assert page.evaluate("document.querySelector('svg').getBoundingClientRect().width") >= 500, "its labels can be read"
     page.close()

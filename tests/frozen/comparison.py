@@ -1,4 +1,4 @@
-"""What the frozen tests share: tensors as a few numbers, the comparison with recorded numbers, and the files of records.
+"""What the frozen tests share: tensors as a few numbers, the comparison with recorded ones, and the files of records.
 
 `python -m tests.frozen.record NAME` (in the repository's root) records anew, see record.py.
 """
@@ -16,7 +16,8 @@ FOLDER = Path(__file__).parent
 DIGITS = 11  # of recorded numbers
 # By which share of its norm a tensor may differ: processors round differently, and kernels add in other orders.
 TOLERANCE = {
-    torch.float64: 1e-9,  # measured: 1.2e-11 with AVX-512, with AVX2 and without both, the rounding of the record included
+    # measured: 1.2e-11 with AVX-512, with AVX2 and without both, the rounding of the record included
+    torch.float64: 1e-9,
     torch.float32: 1e-4,  # measured: 5e-5, of gradients in which most terms cancel
 }
 

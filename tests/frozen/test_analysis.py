@@ -1,4 +1,4 @@
-"""What the analysis says of stored rows: means and ranks as in benchmarks/results/study-*.json, statistics as in analysis.json.
+"""What the analysis says of stored rows: means and ranks as in benchmarks/results/, statistics as in analysis.json.
 
 The ends of intervals are not compared, because another method gives other ones.
 """

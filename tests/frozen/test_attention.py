@@ -32,7 +32,8 @@ SETTINGS = {
 }
 COMBINED = ("RoPE:temperature=ssmax,sinks=true", "ALiBi:temperature=inkling(length=4.0)", "FIRE:sinks=true")
 CASES = [
-    *(f"{make.__name__}:{SETTINGS[make.__name__]}" if make.__name__ in SETTINGS else make.__name__ for make in ENCODINGS),
+    *(f"{make.__name__}:{SETTINGS[make.__name__]}" if make.__name__ in SETTINGS else make.__name__
+      for make in ENCODINGS),
     *COMBINED,
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The most common mistakes at the command line: exit code 2 and one line that says what was wrong, as in mistakes.json."""
+"""The most common mistakes at the command line: exit code 2 and a line that says what is wrong, as in mistakes.json."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The keys of runs, as recorded in run_keys.json: stored results are found by them, so a key that changes loses its results."""
+"""The keys of runs, as recorded in run_keys.json: they find stored results, so a key that changes loses its results."""
 
 import dataclasses
 import hashlib
@@ -68,7 +68,8 @@ def with_settings() -> dict[str, Run]:
         "model: Llama": run(model=ModelConfig.llama(d_model=64, num_kv_heads=2, qk_norm=True)),
         "model: T5": run(model=ModelConfig.t5(d_model=64, num_layers=2, dropout=0.1)),
         "model: Mamba": run(encoding=choose(NoPE), model=ModelConfig.mamba(d_model=64, state_size=8)),
-        "training: optimizer": trained(steps=99, learning_rate=3e-3, schedule="linear", warmup=0.1, weight_decay=0.1, clip=0.5),
+        "training: optimizer": trained(steps=99, learning_rate=3e-3, schedule="linear", warmup=0.1, weight_decay=0.1,
+                                       clip=0.5),
         "training: batches": trained(batch_size=64, accumulation=4, min_length=2),
         "training: positions": trained(positions=choose(Randomized, max_length=64)),
         "training: fixed set": trained(train_examples=100, data_seed=3),

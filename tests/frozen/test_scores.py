@@ -1,4 +1,4 @@
-"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other studies.
+"""Scores and losses of short trainings, as recorded in scores.json: runs of the quickstart and of three other studies.
 
 The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the
 protocol of the evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the
@@ -82,7 +82,11 @@ def icfl(folder: Path) -> Study:
     study = load("icfl/small")
     classes = {"LinearRegression", "Threshold"}
     runs = tuple(run for run in study.runs if run.seed == 1 and run.task.name in classes)
-    evaluation = {name: one for name, one in dict(study.evaluation).items() if name in classes}  # type: ignore[call-overload]
+    evaluation = {
+        name: one
+        for name, one in dict(study.evaluation).items()  # type: ignore[call-overload]
+        if name in classes
+    }
     half = dataclasses.replace(study, runs=runs, evaluation=evaluation)
     return changed(half, lambda run: with_steps(run, 10), examples=20, lengths=(1, 6, 12, 24, 48), prompt=48)
 

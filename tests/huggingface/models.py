@@ -43,12 +43,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 8},
     "gemma3_text": {"head_dim": 8, "sliding_window": 6, "layer_types": GEMMA3_LAYERS, "rope_parameters": GEMMA3},
     "smollm3": {"no_rope_layers": [1, 1, 0]},
-    "gpt_oss": {"head_dim": 8, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2, "rope_parameters": GPT_OSS},
+    "gpt_oss": {"head_dim": 8, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2,
+                "rope_parameters": GPT_OSS},
     "bloom": {},
     "bloom, 6 heads": {"n_head": 6, "hidden_size": 36},
     "mpt": {"max_seq_len": 64},
     "mpt, 6 heads": {"n_heads": 6, "d_model": 36, "max_seq_len": 64},
-    "gpt_neox": {"rotary_pct": 0.5, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
+    "gpt_neox": {"rotary_pct": 0.5, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0,
+                                                        "partial_rotary_factor": 0.5}},
 }  # fmt: skip
 
 

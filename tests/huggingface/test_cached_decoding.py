@@ -1,4 +1,4 @@
-"""Decoding with a cache equals one forward pass, whatever the installed transformers calls the argument for the cache."""
+"""Decoding with a cache equals one forward pass, whatever transformers calls the argument for the cache."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Copies of a model with an encoding, whole models in files, and threads: no call and no copy influences another one."""
+"""Copies of a model with an encoding, whole models in files, and threads: none influences another one."""
 
 import copy
 import io

@@ -26,7 +26,8 @@ MODELS = {
     **{mixer: (ModelConfig(mixer=mixer, d_model=16, num_layers=2), choose(NoPE)) for mixer in MIXERS},
     "sinusoidal": (ModelConfig(mixer="linear_transformer", d_model=16, num_layers=2), choose(Sinusoidal)),
     "tied": (ModelConfig.t5(d_model=16, num_layers=2), choose(T5)),
-    "grouped": (ModelConfig.llama(d_model=32, num_layers=3, num_heads=4, num_kv_heads=2), ENCODINGS.parse("rope*2+nope")),
+    "grouped": (ModelConfig.llama(d_model=32, num_layers=3, num_heads=4, num_kv_heads=2),
+                ENCODINGS.parse("rope*2+nope")),
 } | {
     encoding.__name__: (
         ModelConfig(d_model=16, num_layers=2, num_heads=2),

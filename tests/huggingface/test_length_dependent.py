@@ -59,9 +59,7 @@ def test_these_are_all_such_encodings() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "encoding"), CASES)
 def test_steps_and_chunks_equal_one_pass_or_are_refused(kind: str, encoding: str | None) -> None:
-    """Each call gives the last rows of one pass over the tokens so far. A call with another scale than the cache is
-    refused.
-    """
+    """Each call gives the last rows of one pass over the tokens so far. With another scale it is refused."""
     model, x = model_with(kind, encoding), tokens(2, 60)
     (module,) = model.get_decoder().position_encodings
     for chunks in ([10, 8, 14, 1, 1, 8, 18], [24, *[1] * 36], [40, 1, 1, 1, 5, 8, 4]):
@@ -125,9 +123,7 @@ def test_prompt_lookup_goes_on_beyond_the_training_length(kind: str) -> None:
 
 @torch.no_grad()
 def test_a_chunk_of_a_prompt_with_another_scale_is_refused() -> None:
-    """`generate` then has only the tokens of the chunk. So it does if the caller passes embeddings instead
-    of tokens.
-    """
+    """`generate` then has only the tokens of the chunk, as it does if the caller passes embeddings."""
     model, x = model_with("llama", "dynamicntk:factor=4"), tokens(1, 40)
     with pytest.raises(ConfigError, match=r"another scale at 40 tokens than at 20, .*without prefill_chunk_size"):
         model.generate(x, max_new_tokens=2, prefill_chunk_size=20)

@@ -126,8 +126,9 @@ def test_queries_that_are_scaled_before_the_attention_function_or_not_at_all(tmp
            "vocab_size": 64, "word_embed_proj_dim": 160, "max_position_embeddings": 128}  # fmt: skip
     _, (group,), _, _ = judged(tmp_path, opt)
     assert group.softmax_scale == pytest.approx(80**-0.5, rel=1e-6) and group.temperature == ""
-    neo = {"model_type": "gpt_neo", "hidden_size": 128, "num_heads": 2, "num_layers": 2, "vocab_size": 64, "window_size": 256,
-           "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 2048}  # fmt: skip
+    neo = {"model_type": "gpt_neo", "hidden_size": 128, "num_heads": 2, "num_layers": 2, "vocab_size": 64,
+           "window_size": 256, "attention_types": [[["global", "local"], 1]],
+           "max_position_embeddings": 2048}  # fmt: skip
     _, groups, _, _ = judged(tmp_path, neo)
     assert [group.temperature for group in groups] == ["× 8 (softmax scale 1)"] * 2
 
@@ -136,9 +137,9 @@ def test_layers_without_rope(tmp_path):
     _, (rope, nope), _, _ = judged(tmp_path, SOUND["SmolLM3"])
     assert (rope.layers, nope.layers, nope.encoding.label) == ((0, 1, 2), (3,), "NoPE")
     cohere = {
-        "model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 64,
-        "vocab_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 8192, "sliding_window": 4096, "rope_theta": 50000,
-        "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
+        "model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
+        "intermediate_size": 64, "vocab_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 8192,
+        "sliding_window": 4096, "rope_theta": 50000, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
     }  # fmt: skip
     _, (sliding, full), _, found = judged(tmp_path, cohere)
     assert (sliding.window, sliding.encoding.label) == (4096, "RoPE(base=50000.0)")
@@ -170,8 +171,8 @@ def test_scaling_by_the_length_is_compared_before_and_after(tmp_path):
 
 
 def test_a_language_model_inside_of_another_model(tmp_path):
-    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
-              "patch_size": 4}  # fmt: skip
+    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32,
+              "image_size": 8, "patch_size": 4}  # fmt: skip
     whole = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "vision_config": vision}
     _, groups, _, found = judged(tmp_path, {**whole, "text_config": GEMMA_3})
     assert [len(group.layers) for group in groups] == [5, 1] and found == []
@@ -235,24 +236,24 @@ def test_a_tokenizer_for_shorter_texts(tmp_path):
 def test_the_dtype_of_a_nested_file_stands_outside(tmp_path):
     text = changed(GEMMA_3, dtype=...)
     whole = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "torch_dtype": "bfloat16"}
-    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
-              "patch_size": 4}  # fmt: skip
+    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32,
+              "image_size": 8, "patch_size": 4}  # fmt: skip
     read = folder.read_folder(written(tmp_path, {**whole, "vision_config": vision, "text_config": text}))
     assert read.dtype == torch.bfloat16
 
 
 def test_thetas_of_layers_and_heads_of_different_sizes(tmp_path):
-    granite = {"model_type": "granite_swa", **SHAPE, "num_key_value_heads": 2, "max_position_embeddings": 4096, "eos_token_id": 1,
-               "bos_token_id": 1, "pad_token_id": 0}  # fmt: skip
+    granite = {"model_type": "granite_swa", **SHAPE, "num_key_value_heads": 2, "max_position_embeddings": 4096,
+               "eos_token_id": 1, "bos_token_id": 1, "pad_token_id": 0}  # fmt: skip
     _, groups, comparisons, found = judged(tmp_path, {**granite, "layer_rope_theta": [0, 1e4, 1e4, 1e7]})
     labels = {layer: group.encoding.label for group in groups for layer in group.layers}
     assert [labels[n] for n in range(4)] == ["NoPE", *["RoPE(layout=half)"] * 2, "RoPE(base=10000000.0, layout=half)"]
     assert all(c.agrees for c in comparisons) and not [f for f in found if f.is_problem]
     gemma_4 = {
         "model_type": "gemma4_text", **SHAPE, "num_key_value_heads": 2, "head_dim": 32, "global_head_dim": 64,
-        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "num_kv_shared_layers": 0, "sliding_window": 512,
-        "layer_types": ["sliding_attention", "full_attention"] * 2, "max_position_embeddings": 8192, "eos_token_id": 1,
-        "bos_token_id": 1, "rope_parameters": {
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "num_kv_shared_layers": 0,
+        "sliding_window": 512, "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "max_position_embeddings": 8192, "eos_token_id": 1, "bos_token_id": 1, "rope_parameters": {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
         },
@@ -383,38 +384,47 @@ BAD = {
         {"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model",
     ),
     "an encoder with a decoder": ({"model_type": "t5"}, "no causal language model of the type 't5'"),
-    "a vision model": ({"model_type": "vit", "architectures": ["ViTModel"]}, "no causal language model of the type 'vit'"),
-    "a factor below 1": (changed(QWEN_YARN, rope_scaling={"factor": 0.5}), "factor must be a finite number of at least 1, got 0.5"),
+    "a vision model": ({"model_type": "vit", "architectures": ["ViTModel"]},
+                       "no causal language model of the type 'vit'"),
+    "a factor below 1": (changed(QWEN_YARN, rope_scaling={"factor": 0.5}),
+                         "factor must be a finite number of at least 1, got 0.5"),
     "a factor as text": (changed(QWEN_YARN, rope_scaling={"factor": "4"}), "rope_scaling: factor must be .*, got '4'"),
     "an infinite factor": (changed(QWEN_YARN, rope_scaling={"factor": math.inf}), "factor"),
     "no factor": (changed(DYNAMIC, rope_scaling={"factor": ...}), "factor"),
-    "an unknown rope type": (changed(LLAMA_3_1, rope_scaling={"rope_type": "yran"}), "no rope_type 'yran'; did you mean 'yarn'"),
-    "theta as text": (changed(LLAMA_3_1, rope_theta="5e5"), "config.json: rope_theta must be .* more than 0, got '5e5'"),
+    "an unknown rope type": (changed(LLAMA_3_1, rope_scaling={"rope_type": "yran"}),
+                             "no rope_type 'yran'; did you mean 'yarn'"),
+    "theta as text": (changed(LLAMA_3_1, rope_theta="5e5"),
+                      "config.json: rope_theta must be .* more than 0, got '5e5'"),
     "a negative length": (
-        changed(QWEN_YARN, rope_scaling={"original_max_position_embeddings": -1}), "original_max_position_embeddings must be",
+        changed(QWEN_YARN, rope_scaling={"original_max_position_embeddings": -1}),
+        "original_max_position_embeddings must be",
     ),
     "factors as text": (changed(PHI_3, rope_scaling={"long_factor": "1"}), "long_factor must be a list of .*, got '1'"),
     "a window as text": (changed(SOUND["Mistral"], sliding_window="4096"), "transformers cannot read its config.json"),
-    "a window of 0": (changed(SOUND["Mistral"], sliding_window=0), "sliding_window in config.json must be .*, or null, got 0"),
+    "a window of 0": (changed(SOUND["Mistral"], sliding_window=0),
+                      "sliding_window in config.json must be .*, or null, got 0"),
     "scaling in words": (changed(LLAMA_3_1, rope_scaling="linear"), "rope_scaling must be an object, got 'linear'"),
     "too few factors": (changed(PHI_3, rope_scaling={"long_factor": [1.0]}), "long_factor"),
-    "heads that do not divide": (changed(LLAMA_3_1, num_attention_heads=6), r"hidden size \(256\) is not a multiple of the"),
-    "sizes for no memory": (changed(LLAMA_3_1, hidden_size=2**40), "transformers cannot build the model of its config.json"),
-    "other files": (changed(LLAMA_3_1, configuration_files=["config.5.0.0.json"]), "names other files with settings"),
+    "heads that do not divide": (changed(LLAMA_3_1, num_attention_heads=6),
+                                 r"hidden size \(256\) is not a multiple of the"),
+    "sizes for no memory": (changed(LLAMA_3_1, hidden_size=2**40),
+                            "transformers cannot build the model of its config.json"),
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
     "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "a falcon computes ALiBi in its own way"),
-    "text_config that is no object": ({"model_type": "llama", "text_config": 0}, "text_config must be an object, got 0"),
     "the first name of LongRoPE": (
         changed(PHI_3, rope_scaling={"type": "su"}), "type 'su' is an older name, .*; write 'longrope'",
     ),
-    "a length as text": (changed(MISTRAL, max_position_embeddings="32768"), "'max_position_embeddings' expected int, got str"),
-    "a fraction in percent": (changed(SOUND["GPT-NeoX"], rotary_pct=25), "partial_rotary_factor must be a number, .* got 25"),
+    "a length as text": (changed(MISTRAL, max_position_embeddings="32768"),
+                         "'max_position_embeddings' expected int, got str"),
+    "a fraction in percent": (changed(SOUND["GPT-NeoX"], rotary_pct=25),
+                              "partial_rotary_factor must be a number, .* got 25"),
     "kinds of layers in a class without them": (
         changed(LLAMA_3_1, rope_theta=..., rope_scaling=..., rope_parameters=GEMMA_3["rope_parameters"]),
         "no counterpart of 'sliding_attention'",
     ),
     "a scaling in a scaling": (
-        changed(LLAMA_3_1, rope_scaling=..., rope_parameters={"rope_scaling": LLAMA3_SCALING}), "counterpart of 'rope_scaling'",
+        changed(LLAMA_3_1, rope_scaling=..., rope_parameters={"rope_scaling": LLAMA3_SCALING}),
+        "counterpart of 'rope_scaling'",
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Few tokens are rotated by the model's own layers, with our angles: the results are those of our attention's rotation."""
+"""The model's own layers rotate few tokens by our angles: the results are those of our attention's rotation."""
 
 from typing import Any
 
@@ -30,9 +30,7 @@ def rotations(model: Any) -> list[Any]:
 def test_it_is_the_rotation_of_our_attention(
     family: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For plain, padded, packed and cached input, and generation; also where our attention rotates longer parts of a
-    text.
-    """
+    """For plain, padded, packed and cached input, and generation; also after longer parts of a text."""
     if encoding is not None:
         encoding += f"{',' if ':' in encoding else ':'}layout=half"
     model = use(model_of(family), encoding)

@@ -1,4 +1,4 @@
-"""What is observed of the attention layers of models of transformers: which of them rotate and how, and what else they do."""
+"""What is observed of attention layers of transformers: which of them rotate, how, and what else they do."""
 
 import time
 from typing import Any
@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from lengthwise.huggingface import use
-from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.model_rotation import NoRotation
 from lengthwise.huggingface.observation import observe
 from lengthwise.huggingface.own_encoding import layout_of, own_encoding
 from tests.huggingface.models import COMMON, FAMILIES, model_of, tokens

@@ -23,7 +23,8 @@ OTHER: dict[str, dict[str, Any]] = {
     "phi": {"rope_parameters": {"rope_type": "default", "rope_theta": 700.0, "partial_rotary_factor": 0.5}},
     "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 300.0}},
     "cohere": {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},  # interleaved
-    "glm": {"head_dim": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
+    "glm": {"head_dim": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0,
+                                               "partial_rotary_factor": 0.5}},
     "mixtral": {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
 }  # fmt: skip
 UNSCALED = ("llama", "mistral", "qwen2", "qwen3", "gemma", "smollm3", "gpt_neox", *OTHER)

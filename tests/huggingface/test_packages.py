@@ -10,7 +10,7 @@ import torch
 
 from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, T5, RoPE
-from lengthwise.evaluation.harness import write_tasks
+from lengthwise.evaluation.harness import question_rows, write_rows
 from lengthwise.tasks import Copy, Reverse, Text
 from lengthwise.training import build
 
@@ -126,7 +126,7 @@ def test_lm_evaluation_harness_decodes_the_same_answers(tmp_path: Path, monkeypa
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    written = write_tasks(tmp_path / "tasks", choices, [3, 12], count=6, seed=4)
+    written = write_rows(tmp_path / "tasks", question_rows(choices, [3, 12], count=6, seed=4))
     manager = TaskManager(include_path=str(tmp_path / "tasks"), include_defaults=False)
     names = ["lengthwise_copy", "lengthwise_reverse"]
     found = simple_evaluate(harness, tasks=names, task_manager=manager, bootstrap_iters=0, log_samples=True)

@@ -61,9 +61,7 @@ def labels(path: Path, settings: Settings) -> list[tuple[str, int]]:
 
 
 def test_only_global_layers_of_gemma_3_are_interpolated(tmp_path: Path) -> None:
-    """Blaizzy/mlx-vlm#1709, lablup/mlxcel#1340, antonellof/ferrox#39: the factor was ignored, or applied to
-    all layers.
-    """
+    """Blaizzy/mlx-vlm#1709, lablup/mlxcel#1340, antonellof/ferrox#39: no layer, or all, had the factor."""
     settings = {name: value for name, value in GEMMA_3.items() if name not in ("rope_parameters", "layer_types")}
     old = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
     assert labels(tmp_path, {**settings, **old, "sliding_window_pattern": 6}) == [
@@ -123,9 +121,7 @@ def test_factors_of_longrope_follow_the_length_of_the_text(length: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("encoding", [None, "rope", "alibi", "fire"])
 def test_rows_of_padding_change_no_other_row(encoding: str | None, dtype: torch.dtype) -> None:
-    """huggingface/transformers#47651: rows in which every key is masked corrupted others, with some numbers of pads
-    only.
-    """
+    """huggingface/transformers#47651: with some numbers of pads, rows without any key corrupted others."""
     model, x = use(model_of("llama"), encoding).to(dtype), tokens(1, 12)
     alone = model(x).logits
     for pads in (1, 7, 8, 9):

@@ -1,4 +1,4 @@
-"""The cache of a model with a rotation holds rotated keys, as transformers' own does, unless their angles can still change."""
+"""The cache of a model with a rotation holds rotated keys, unless their angles can still change."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ways in which transformers computes something else than its user thinks, without an error. Here they are errors, or work."""
+"""Where transformers computes something else than its user thinks, and says nothing. Here it works, or is an error."""
 
 from typing import Any
 
@@ -19,9 +19,7 @@ from tests.huggingface.models import model_of, tokens
 
 
 def test_a_model_without_our_mask_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers passes no mask to an attention function whose mask function is missing: padding and causality are
-    lost.
-    """
+    """Without a mask function, transformers passes no mask: padding and causality are lost."""
     model = use(model_of("llama"), "fire")
     assert NAME in ALL_ATTENTION_FUNCTIONS and NAME in ALL_MASK_ATTENTION_FUNCTIONS
     monkeypatch.delitem(AttentionMaskInterface._global_mapping, NAME)
@@ -49,9 +47,7 @@ def test_packed_documents_with_a_cache_are_refused() -> None:
 
 
 def test_packed_documents_with_a_mask_are_refused() -> None:
-    """Also a mask that shows all tokens: transformers then takes them for one document. Positions of padding do not
-    count.
-    """
+    """Also with a mask that shows all, which transformers takes for one document. Padding has no position."""
     packed = torch.cat([torch.arange(6), torch.arange(11)])[None]
     model, x = use(model_of("llama")), tokens(1)
     mask = torch.ones_like(x)
@@ -75,9 +71,7 @@ def test_attention_weights_are_refused() -> None:
 @pytest.mark.parametrize("encoding", ["sinusoidal", "nope(temperature=ssmax)"])
 @pytest.mark.parametrize("family", ["llama", "bloom", "mpt"])
 def test_padding_is_not_counted_in_generation(family: str, encoding: str) -> None:
-    """BLOOM and MPT take no position IDs, and their ALiBi needs none. Absolute positions count the tokens that are no
-    padding.
-    """
+    """BLOOM and MPT take no position IDs. Absolute positions count the tokens that are no padding."""
     model, x = use(model_of(family), encoding), tokens(1, 12)
     alone = {"max_new_tokens": 4, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
     padded = {**alone, "attention_mask": torch.ones_like(x).index_fill(1, torch.arange(5), 0)}
@@ -86,9 +80,7 @@ def test_padding_is_not_counted_in_generation(family: str, encoding: str) -> Non
 
 
 def test_right_padding_works_except_in_generation() -> None:
-    """With a cache, transformers gives generated tokens other position IDs than tokens that follow their
-    text directly.
-    """
+    """With a cache, generated tokens get other position IDs than tokens that follow their text directly."""
     model, x = use(model_of("llama")), tokens(1, 12)
     mask = torch.ones_like(x).index_fill(1, torch.arange(8, 12), 0)
     with torch.no_grad():
@@ -101,9 +93,7 @@ def test_right_padding_works_except_in_generation() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "gemma", "mpt"])
 def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: str) -> None:
-    """With and without a cache, with positional arguments, with padding, and after the embeddings have been
-    replaced.
-    """
+    """With and without a cache, by position, with padding, and after the embeddings have been replaced."""
     model, x = use(model_of(family), "sinusoidal"), tokens()
     embeddings = model.get_input_embeddings()(x)
     logits = model(x).logits
@@ -126,9 +116,7 @@ def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: st
 
 
 def test_rope_parameters_that_were_changed_after_loading() -> None:
-    """In transformers they change nothing, because the frequencies were computed before. `use(model)` computes what
-    they say.
-    """
+    """In transformers the frequencies were computed before. `use(model)` computes what the settings say."""
     model, x = model_of("llama"), tokens()
     with torch.no_grad():
         before = model(x).logits
@@ -166,9 +154,7 @@ def test_angles_are_not_rounded_to_the_type_of_a_model() -> None:
 
 
 def test_parameters_get_a_gradient() -> None:
-    """A rotary embedding of transformers runs under no_grad, so frequencies that are parameters would not
-    be trained.
-    """
+    """A rotary embedding of transformers runs under no_grad, so frequencies would not be trained."""
     model = use(model_of("llama"), choose(FIRE)).train()
     model(tokens(), labels=tokens()).loss.backward()
     for parameter in model.model.position_encodings.parameters():

@@ -18,8 +18,8 @@ from lengthwise.exchange.tables import columns_file
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.answer_file import FileAnswer, read, recording
 from lengthwise.measurements.base import Chart, Measurement, Number, Numbers, Options, key, note, option, value
-from lengthwise.report.answer_page import content
 from lengthwise.report.answer_table import file_tables
+from lengthwise.report.pictures import content
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.config import ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, NoPE, RoPE
 from lengthwise.measurements.inside import attention as rows
 from lengthwise.measurements.inside.attended_distance import BINS, attended_distance
@@ -75,10 +75,3 @@ def test_sums_of_portions():
     assert parts.queries == whole.queries
     assert torch.equal(parts.most, whole.most)
     torch.testing.assert_close(parts.mass, whole.mass, atol=1e-12, rtol=0)
-
-
-def test_no_queries():
-    with pytest.raises(ConfigError, match="must select at least one token"):
-        attended_distance(
-            decoder(NoPE), torch.zeros(1, 4, dtype=torch.long), queries=torch.zeros(1, 4, dtype=torch.bool)
-        )

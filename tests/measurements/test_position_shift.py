@@ -1,4 +1,4 @@
-"""Scores at shifted positions: flat where an encoding declares it, changed where not, and only as far as positions reach."""
+"""Scores at shifted positions: flat where an encoding declares it, and only as far as positions reach."""
 
 import math
 

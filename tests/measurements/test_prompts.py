@@ -1,4 +1,4 @@
-"""Prompts of repeated examples, place by place: by hand for small ones, and where the published ones have their parts."""
+"""Prompts of repeated examples, place by place: by hand for small ones, and the parts of published ones."""
 
 import pytest
 
@@ -104,8 +104,6 @@ def test_positions_reach_from_the_first_to_the_last():
         (lambda: prompts.target_prompt(Parts(2, 7, 4), "end"), "length must be at least 5 "),
         (lambda: prompts.target_prompt(Parts(2, 7, 7), "begin"), "length must be at least 8 "),
         (lambda: prompts.answers_prompt(Parts(2, 7, 6), "middle"), "length must be at least 7 "),
-        (lambda: prompts.duplicate_prompt(6, 5), "must be from 0 to 4"),
-        (lambda: prompts.positions(400, 1), "got 1 positions in a prompt of 400"),
     ],
 )
 def test_prompts_that_cannot_be(make, words):

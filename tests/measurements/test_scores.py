@@ -94,7 +94,7 @@ def test_scores_by_position_are_those_of_the_longest_length() -> None:
     assert section(found, TASK, looks(["NoPE"]))["charts"][0]["title"] == "Score by position at length 8"
 
 
-# ---- further scores and generated answers -----------------------------------------------------------------------------
+# ---- further scores and generated answers ---------------------------------------------------------------------------
 
 
 def further(key: str, length: int, n: int, output: float, unreadable: int, samples: int = 0) -> Any:
@@ -141,7 +141,7 @@ def test_samples_are_of_the_shortest_lengths() -> None:
     assert section(summary_of(further("a0", 9, 10, 0, 10)), TASK, looks(["NoPE"]))["excerpts"] == []
 
 
-# ---- training -----------------------------------------------------------------------------------------------------------
+# ---- training -----------------------------------------------------------------------------------------------------
 
 
 def test_a_training_ends_with_its_last_loss_and_its_cost() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis.answers import Summary, numbers_table, summaries, summarize
-from lengthwise.analysis.intervals import over_examples, over_seeds, over_seeds_and_groups, quantile_t
+from lengthwise.analysis.estimates import over_examples, over_seeds, over_seeds_and_groups, quantile_t
 from lengthwise.measurements import MEASUREMENTS, Table
 from lengthwise.measurements.development import development_rows, layers_text
 from lengthwise.measurements.logit_parts import PARTS

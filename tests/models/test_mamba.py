@@ -226,9 +226,14 @@ def test_weights_of_transformers_both_ways(theirs):
 
 
 def test_names_of_the_weights_without_the_library():
-    names = {"backbone.embeddings.weight": "token_embedding.weight", "backbone.layers.10.norm.weight": "blocks.10.norm.weight",
-             "backbone.layers.0.mixer.A_log": "blocks.0.A_log", "backbone.norm_f.weight": "norm.weight",
-             "backbone.layers.0.mixer.conv1d.bias": "blocks.0.conv1d.bias", "lm_head.weight": "lm_head.weight"}  # fmt: skip
+    names = {
+        "backbone.embeddings.weight": "token_embedding.weight",
+        "backbone.layers.10.norm.weight": "blocks.10.norm.weight",
+        "backbone.layers.0.mixer.A_log": "blocks.0.A_log",
+        "backbone.norm_f.weight": "norm.weight",
+        "backbone.layers.0.mixer.conv1d.bias": "blocks.0.conv1d.bias",
+        "lm_head.weight": "lm_head.weight",
+    }
     given = {name: torch.tensor(n) for n, name in enumerate(names)}
     made = mamba_from_transformers(given)
     assert {name: int(made[ours]) for name, ours in names.items()} == {name: n for n, name in enumerate(names)}

@@ -184,9 +184,7 @@ def test_float32_is_near_float64(mixer):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("fresh", [False, True])
 def test_the_average_of_rwkv_with_very_different_keys(dtype, fresh):
-    """Against the recurrence of the authors' kernel in NumPy, with keys and decays whose exponentials are
-    no numbers.
-    """
+    """Against the authors' recurrence in NumPy, with keys and decays whose exponentials are no numbers."""
     g = torch.Generator().manual_seed(3)
     k, v = 300 * torch.randn(2, 100, 5, generator=g).double(), torch.randn(2, 100, 5, generator=g).double()
     decay, first = torch.tensor([1e-3, 0.1, 1.0, 20.0, 100.0]).double(), torch.randn(5, generator=g).double()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def real() -> bytes:
     """What was compiled of these sources."""
-    found = [*building.candidates(library.beside()), *building.candidates(cache_folder.folder())]
+    found = [*building.candidates(building.FOLDER), *building.candidates(cache_folder.folder())]
     return found[0].read_bytes()
 
 
@@ -32,7 +32,7 @@ class Places:
         self.beside, self.cache, self.times = tmp_path / "beside", tmp_path / "cache", 0
         self.makes = makes
         self.beside.mkdir()
-        monkeypatch.setattr(library, "beside", lambda: self.beside)
+        monkeypatch.setattr(building, "FOLDER", self.beside)
         monkeypatch.setenv("LENGTHWISE_CACHE", str(self.cache))
         monkeypatch.setattr(building, "compiled", self.compiled)
 
@@ -54,17 +54,6 @@ class Places:
 @pytest.fixture
 def places(tmp_path, monkeypatch, real):
     return Places(tmp_path, monkeypatch, real)
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory) -> bytes:
-    """A library that loads and has other symbols."""
-    folder = tmp_path_factory.mktemp("other")
-    (folder / "other.cpp").write_text('extern "C" int another() { return 1; }\n')
-    subprocess.run(
-        [*building.compiler(), "-shared", "-fPIC", "-o", folder / "other.so", folder / "other.cpp"], check=True
-    )
-    return (folder / "other.so").read_bytes()
 
 
 def test_it_is_compiled_once_into_the_cache_and_found_afterwards_in_either_place(places, monkeypatch):
@@ -126,18 +115,6 @@ def test_a_changed_byte_is_noticed(places):
     assert places.load() and places.times == 1
 
 
-def test_other_symbols_are_compiled_again_and_then_said(places, other):
-    """Whatever its name says."""
-    for name in (building.name(other), building.name(places.makes)):
-        places.put(places.beside, other, name)
-    assert places.load() and places.times == 1
-    shutil.rmtree(places.cache)
-    places.makes = other
-    with pytest.raises(CannotBuild, match=r"^the library that was compiled has no lengthwise_attention; is .* CXX"):
-        places.load()
-    assert places.times == 2, "once more, not again and again"
-
-
 def test_what_another_machine_made_stays_and_does_not_hinder(places):
     """A home folder may be shared by machines with other C libraries."""
     foreign = b"\x7fELF of another machine"
@@ -186,11 +163,11 @@ def _no_home():
 
 
 def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(monkeypatch, tmp_path):
-    monkeypatch.setattr(library, "beside", lambda: tmp_path)
+    monkeypatch.setattr(building, "FOLDER", tmp_path)
     monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "cache"))
     with monkeypatch.context() as patch:
         patch.setattr(building.tempfile, "TemporaryDirectory", lambda **_: os.listdir(tmp_path / "nowhere"))
-        with pytest.raises(CannotBuild, match=r"temporary files.*No such file"):
+        with pytest.raises(CannotBuild, match=r"cannot compile the attention kernel: .*No such file"):
             library.load()
     monkeypatch.setenv("CXX", "g++ 'x")
     with pytest.raises(CannotBuild, match=r"CXX.*quotation"):
@@ -199,7 +176,7 @@ def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(
     with pytest.raises(CannotBuild, match="false failed: exit status 1, without a word"):
         library.load()
     monkeypatch.setenv("CXX", "true")
-    with pytest.raises(CannotBuild, match="true made no library"):
+    with pytest.raises(CannotBuild, match=r"true cannot compile the attention kernel: .*No such file"):
         library.load()
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lengthwise.lock"]
 
@@ -222,7 +199,7 @@ def compiled():
     return pathlib.Path({str(tmp_path / "real.so")!r}).read_bytes()
 
 building.compiled = compiled
-library.beside = lambda: pathlib.Path({str(tmp_path / "nowhere")!r})
+building.FOLDER = pathlib.Path({str(tmp_path / "nowhere")!r})
 print(library.load().lengthwise_target())
 """
 
@@ -296,8 +273,8 @@ def test_without_a_compiler_one_warning_points_at_the_line_that_needs_it(tmp_pat
     program.write_text(f"""
 import pathlib, torch, lengthwise
 from lengthwise.config import ModelConfig
-from lengthwise.native import library
-library.beside = lambda: pathlib.Path({str(tmp_path)!r})
+from lengthwise.native import building
+building.FOLDER = pathlib.Path({str(tmp_path)!r})
 fire = lengthwise.encodings.FIRE(num_heads=1)
 q = torch.ones(1, 1, 4, 8)
 size = ModelConfig(d_model=8, num_layers=1, num_heads=1)
@@ -305,7 +282,8 @@ choice = lengthwise.choose(lengthwise.encodings.FIRE)
 model = lengthwise.models.Decoder(size, choice, vocab_size=2, output_size=2, train_length=4)
 for _ in range(2):
     {call}  # line 12
-print(lengthwise.attention.unsupported_reason("fused", lengthwise.forms.AttentionModifiers(), lengthwise.span.Span.of(2)))
+modifiers = lengthwise.forms.AttentionModifiers()
+print(lengthwise.attention.unsupported_reason("fused", modifiers, lengthwise.span.Span.of(2)))
 """)
     environment = {**os.environ, "CXX": cxx, "LENGTHWISE_CACHE": str(tmp_path / "cache"), "PATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-P", str(program)], env=environment, capture_output=True, text=True)

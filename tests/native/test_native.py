@@ -1,5 +1,4 @@
-"""The kernel's C++ sources alone, without torch: driver.cpp compares them with plain loops, built and run in several
-ways."""
+"""The kernel's C++ sources without torch: driver.cpp compares them with plain loops, built in several ways."""
 
 import subprocess
 import sys

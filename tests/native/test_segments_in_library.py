@@ -1,4 +1,4 @@
-"""FIRE's tables from the compiled library against the same in PyTorch, which is their meaning: pieces, tables, every gradient."""
+"""FIRE's tables from the compiled library against the same in PyTorch: segments, tables, every gradient."""
 
 import math
 
@@ -27,9 +27,7 @@ def bidirectional(make, monkeypatch):
 
 
 def odd_mlp(seed: int, dtype: torch.dtype) -> tuple[list[nn.Linear], bool]:
-    """0 to 3 hidden layers of 1 to 40 units, with dead units, units alike, slopes of 0, and kinks at the ends and
-    outside.
-    """
+    """0 to 3 hidden layers of 1 to 40 units: dead and equal ones, slopes of 0, kinks at the ends and outside."""
     g = torch.Generator().manual_seed(seed)
     draw = lambda low, high: int(torch.randint(low, high, (), generator=g))  # noqa: E731
     sizes = [1, *[draw(1, 41 if seed % 2 else 9) for _ in range(draw(0, 4))], draw(1, 9)]

@@ -22,7 +22,7 @@ from lengthwise.positions import POSITION_SCHEMES, Consecutive, Coupled, Digits,
         (Digits, {"zero": -1}, "at least 0"),
         (Coupled, {"max_position": 0}, "at least 1"),
         *(
-            (make, {name: number}, "must be at most 2,147,483,648, because positions are below it")
+            (make, {name: number}, "must be at most 2,147,483,648, got")
             for make, name in (
                 (Shift, "max_shift"),
                 (Randomized, "max_length"),

@@ -121,9 +121,7 @@ def test_without_a_task():
 
 
 def test_a_table_needs_only_the_shared_positions():
-    """Addition of 12 digits has 40 token slots and positions up to 14; a table of 15 rows is enough, one of
-    14 is not.
-    """
+    """Addition of 12 digits has 40 token slots and positions up to 14: a table of 15 rows is enough, 14 are not."""
     for rows in (15, 14):
         run = Run(
             encoding=ENCODINGS.parse(f"learned:max_length={rows}"),
@@ -145,9 +143,7 @@ BRIEF = ("Learned", "RoPE", "FIRE")
 )
 @pytest.mark.parametrize("scheme", [Coupled(), Digits()], ids=["coupled", "digits"])
 def test_decoding_says_what_one_forward_pass_says(name, scheme):
-    """With questions of several sizes, so that some are padded: generated tokens get the positions of the whole
-    sequence.
-    """
+    """With questions of several sizes, of which some are padded: tokens get the positions of the whole sequence."""
     task = UNPADDED
     scheme = scheme.for_task(task)
     torch.manual_seed(1)
@@ -182,7 +178,7 @@ def test_evaluation_by_decoding_scores_what_one_forward_pass_scores():
         model.lm_head.weight.zero_()
     config = EvaluationConfig(lengths=(2,), examples=20)
     scores = [
-        evaluate(model, task, config, train_length=2, positions=run.training.positions, decode=decode)[0].mean
+        evaluate(model, task, config, positions=run.training.positions, decode=decode)[0].mean
         for decode in (True, False)
     ]
     assert scores == [0, 0]

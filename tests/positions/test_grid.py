@@ -1,4 +1,4 @@
-"""Grid and CopyColumn: coordinates by hand, answers computed again from the words, documents, decoding, and what is refused."""
+"""Grid and CopyColumn: coordinates by hand, answers computed from the words, documents, decoding, and refusals."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both architectures."""
+"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both kinds."""
 
 import json
 import math
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.analysis.estimates import Estimate, interval_of
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import load
@@ -48,9 +47,7 @@ def test_the_prompt_that_the_thesis_printed_for_mpt():
 
 
 def test_the_prompt_that_the_thesis_printed_for_llama():
-    """The first sentence alone is the system's; the label is asked for after the user's turn. `<s>` is the
-    tokenizer's.
-    """
+    """The first sentence is the system's; the label comes after the user's turn. `<s>` is the tokenizer's."""
     xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
     assert prompt_text("llama-2", xs, [1, -1]) == (
         "[INST] <<SYS>>\n"
@@ -346,9 +343,9 @@ def test_right_labels_are_the_task_s(tiny):
     class Listening:
         eos_token_id = real.eos_token_id
 
-        def __call__(self, text):
+        def __call__(self, text, **options):
             seen.append(text)
-            return real(text)
+            return real(text, **options)
 
     object.__setattr__(model, "tokenizer", Listening())
     found = measured(model, examples=30, shots=(0, 4))
@@ -461,9 +458,7 @@ def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
-    """Its folder says that it brings code, and spells the class in its own way; transformers has that model
-    by itself.
-    """
+    """Its folder says that it brings code, and spells the class in its own way; transformers has that model too."""
     make(tmp_path, "mpt", characters())
     config = json.loads((tmp_path / "config.json").read_text())
     own = {"AutoConfig": "own.MPTConfig", "AutoModelForCausalLM": "own.MPTForCausalLM"}
@@ -493,9 +488,7 @@ def test_progress_counts_every_prompt(tiny):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpt", "llama"])
 def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
-    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without
-    them.
-    """
+    """Trained for the last label of prompts that repeat one example: it says that label, and nothing without them."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     make(tmp_path, kind, of_words(), seed=1)

@@ -127,8 +127,8 @@ def test_losses_of_our_mamba() -> None:
 RECURRENT: dict[str, dict[str, Any]] = {
     "mamba": {"hidden_size": 16, "num_hidden_layers": 1, "state_size": 4},
     "jamba": {
-        "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "use_mamba_kernels": False,
-        "mamba_d_state": 4,
+        "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2,
+        "use_mamba_kernels": False, "mamba_d_state": 4,
     },
 }  # fmt: skip
 

@@ -31,9 +31,7 @@ def flags(family: str, method: str, **settings: Any) -> dict[str, tuple[str, str
 
 
 def expected(family: str, method: str) -> tuple[Any, float, float]:
-    """The frequencies of the method in a layer that has positions, its attention factor, and the number of rotated
-    dimensions.
-    """
+    """The method's frequencies in a layer with positions, its attention factor, and its rotated dimensions."""
     model = model_of(family)
     encoding = (
         choice_for(model, method)
@@ -66,9 +64,7 @@ def by_llama_cpp(text: str, dims: int) -> tuple[Any, float]:
 
 
 def by_vllm(text: str, head_dim: int) -> tuple[Any, float, int, int]:
-    """Frequencies, attention factor, rotated dimensions and the number of positions, as vLLM's rotary embeddings
-    compute them.
-    """
+    """Frequencies, attention factor, rotated dimensions and number of positions, as vLLM's rotary embeddings do."""
     words = shlex.split(text)
     overrides, longest = json.loads(words[1]), int(words[3]) if "--max-model-len" in words else 0
     assert words[0] == "--hf-overrides"

@@ -24,7 +24,7 @@ def decode(tokens: list[int]) -> str:
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0])
 def test_a_prompt_has_its_length_and_ends_with_the_answer(name: str, depth: float) -> None:
-    needles = TASKS[name].needles(Random(3), depth)
+    needles = TASKS[name](Random(3), depth)
     prompt = assemble(needles, FILLER, encode, 900, prefix=[1, 2])
     assert len(prompt.tokens) == 900
     assert prompt.tokens[:2] == [1, 2]
@@ -37,7 +37,7 @@ def test_a_prompt_has_its_length_and_ends_with_the_answer(name: str, depth: floa
 @pytest.mark.parametrize("name", TASKS)
 def test_a_prompt_in_a_chat(name: str) -> None:
     """The question ends the user's message and begins the answer, whose tokens are those without a chat."""
-    needles = TASKS[name].needles(Random(3), 0.5)
+    needles = TASKS[name](Random(3), 0.5)
     chat = Chat(before="<s>[user]", after="[end][model]")
     prompt = assemble(needles, FILLER, encode, 900, prefix=[1, 2], chat=chat)
     text = decode(prompt.tokens)
@@ -50,7 +50,7 @@ def test_a_prompt_in_a_chat(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_prompts_depend_on_the_generator_alone(name: str) -> None:
-    first, again, other = (TASKS[name].needles(Random(seed), 0.5) for seed in (1, 1, 2))
+    first, again, other = (TASKS[name](Random(seed), 0.5) for seed in (1, 1, 2))
     assert first == again
     assert first.answer != other.answer
 
@@ -59,7 +59,7 @@ def test_prompts_depend_on_the_generator_alone(name: str) -> None:
 def test_a_depth_is_the_share_of_the_text_before_the_sentence(name: str) -> None:
     found = []
     for depth in (0.0, 0.25, 1.0):
-        needles = TASKS[name].needles(Random(0), depth)
+        needles = TASKS[name](Random(0), depth)
         text = decode(assemble(needles, FILLER, encode, 2000).tokens)
         before = text.index(needles.sentences[0][1])
         found.append(text[:before].count("x") / text.count("x"))
@@ -67,23 +67,23 @@ def test_a_depth_is_the_share_of_the_text_before_the_sentence(name: str) -> None
 
 
 def test_what_the_answers_are() -> None:
-    keys = TASKS["keys"].needles(Random(0), 0.5)
+    keys = TASKS["keys"](Random(0), 0.5)
     assert keys.question.endswith(" is") and f"{keys.question} {keys.answer}." == keys.sentences[0][1]
     assert len({sentence for _, sentence in keys.sentences}) == 4
-    values = TASKS["values"].needles(Random(0), 0.5)
+    values = TASKS["values"](Random(0), 0.5)
     assert values.answer == ", ".join(
         sentence.removesuffix(".").split()[-1] for _, sentence in sorted(values.sentences)
     )
     chain = dict(
         sentence.removeprefix("The value of ").removesuffix(".").split(" is ")
-        for _, sentence in TASKS["variables"].needles(Random(0), 0.5).sentences
+        for _, sentence in TASKS["variables"](Random(0), 0.5).sentences
     )
-    variables = TASKS["variables"].needles(Random(0), 0.5)
+    variables = TASKS["variables"](Random(0), 0.5)
     asked = variables.question.split()[-2]
     for _ in range(3):
         asked = chain[asked]
     assert asked == variables.answer
-    copying = TASKS["copying"].needles(Random(0), 0.5)
+    copying = TASKS["copying"](Random(0), 0.5)
     assert f"{copying.question} {copying.answer}" == copying.sentences[0][1]
 
 
@@ -104,7 +104,7 @@ def test_an_answer_begins_where_the_tokens_of_the_question_end() -> None:
 
 
 def test_a_length_without_room_is_refused() -> None:
-    needles = TASKS["needle"].needles(Random(0), 0.5)
+    needles = TASKS["needle"](Random(0), 0.5)
     with pytest.raises(ConfigError, match=r"an example needs \d+ tokens, which must be at most three quarters of 80"):
         assemble(needles, FILLER, encode, 80)
 

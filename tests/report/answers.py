@@ -144,7 +144,7 @@ def _rows(name: str, run: RunRow, chance: random.Random, quantity: str) -> Any:
     rows = []
     for kind, at, start, stop in prompts:
         groups = [near(1.5) for _ in range(8)]
-        score = {"score": sum(groups) / 8, "low": 1.4, "high": 1.7, "groups": groups, "start": start, "stop": stop}
+        score = {"score": sum(groups) / 8, "groups": groups, "start": start, "stop": stop}
         rows.append({"kind": kind, "at": at, **score, "n": 64})
         if kind != "serial":
             rows += [{"kind": kind, "at": at, "example": n, "score": near(1.5)} for n in range(1, stop + 1)]

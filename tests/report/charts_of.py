@@ -1,4 +1,4 @@
-"""What the tests of charts share: the data of a page's charts, Altair's check of a chart, and its marks as they are drawn."""
+"""What the tests of charts share: the charts of a page, Altair's check of a chart, and its marks as they are drawn."""
 
 import base64
 import gzip
@@ -29,9 +29,7 @@ def require_valid(chart: Chart) -> dict[str, Any]:
 
 
 def symbols(chart: Chart) -> list[list[str]]:
-    """The colours of the symbols of a chart that stands alone, by layer: those of points, and those of arrows if there
-    are any.
-    """
+    """The colours of the symbols of a chart that stands alone, by layer: of points, and of arrows if there are any."""
     svg = xml.fromstring(drawing([Panel("", "", chart)]))
     groups = [group for group in svg.iter() if "mark-symbol role-mark" in group.get("class", "")]
     return [[path.get("fill", "") for path in group] for group in groups]

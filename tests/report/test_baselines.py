@@ -27,8 +27,9 @@ def study(make_row: Make, make_score: Make, make_study: Make) -> Findings:
     for label, cost in (("NoPE", 100.0), ("FIRE", 0.1)):
         for seed in range(2):
             run = make_row(
-                key=f"{label}-{seed}", label=label, task="LinearRegression", metric="squared error", unit="examples", seed=seed,
-                train_length=50, questions=[{"length": n, "examples": 64, "seed": 0, "prompt": 400} for n in LENGTHS],
+                key=f"{label}-{seed}", label=label, task="LinearRegression", metric="squared error", unit="examples",
+                seed=seed, train_length=50,
+                questions=[{"length": n, "examples": 64, "seed": 0, "prompt": 400} for n in LENGTHS],
             )  # fmt: skip
             runs.append(run)
             for length in LENGTHS:

@@ -1,4 +1,4 @@
-"""The chart engine: scales, lines with intervals, curves, bars and heat maps. Every chart is valid, and names are data."""
+"""Charts: scales, lines with intervals, curves, bars and heat maps. Every chart is valid, and names are data."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.analysis.intervals import over_examples
+from lengthwise.analysis.estimates import over_examples
 from lengthwise.report.charts.chart import Chart, Mark, Range, averaged, curve, curve_chart
 from lengthwise.report.charts.drawing import MANY, file_spec
 from lengthwise.report.charts.lines import LABEL_DISTANCE, Line, even_columns, label_heights, line_chart, zero_to

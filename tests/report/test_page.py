@@ -359,23 +359,3 @@ def test_intervals_over_prompts_are_said_where_there_are_some(make_rows: Make, m
     page = render(from_rows([make_study()], runs, grouped))
     assert said in page
     assert "paired by seed (and by group of prompts, where groups were stored)" in page
-
-
-KILLED = """
-import os, sys
-from lengthwise.analysis import Findings
-from lengthwise.report import write
-os.replace = lambda *_: os.kill(os.getpid(), 9)
-write(Findings(), sys.argv[1])
-"""
-
-
-def test_what_a_killed_report_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(page)], check=False, timeout=120)
-    assert ended.returncode == -9
-    assert [p.name.startswith(".report-") for p in tmp_path.iterdir()] == [True]
-    living = tmp_path / f".report-{worker_name().replace(':', '~')}.draft"  # another report of this process is at it
-    living.write_text("half a page")
-    write(Findings(), page)
-    assert {p.name for p in tmp_path.iterdir()} == {"report.html", living.name}

@@ -14,9 +14,7 @@ from lengthwise.report.statistics import over_tasks_sections, statistics_section
 
 
 def test_a_task_has_its_statistics(quickstart: Findings) -> None:
-    """Copy: NoPE has 1.000 at 20 and about 0.6 at 40 symbols, so 0.8 lies between them, and seven encodings have 21
-    pairs.
-    """
+    """Copy: NoPE has 1.000 at 20 and about 0.6 at 40 symbols, so 0.8 is between; seven encodings have 21 pairs."""
     copy = quickstart.tasks[1]
     section = statistics_section(copy, palette.looks(quickstart.labels))
     assert section is not None
@@ -45,9 +43,7 @@ def test_one_seed_has_no_intervals(make_rows: Callable[..., Any], make_study: Ca
 def test_many_pairs_are_compressed_until_their_table_is_opened(
     quickstart: Findings, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page without JavaScript has the first rows. Opening the table adds the others, which are sorted and hidden
-    like them.
-    """
+    """Without JavaScript there are the first rows. Opening the table adds the others, sorted and hidden like them."""
     whole = tmp_path / "whole.html"
     whole.write_text(render(quickstart), encoding="utf-8")
     monkeypatch.setattr(statistics, "PAIRS", 4)

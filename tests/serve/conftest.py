@@ -82,9 +82,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The study `first`, two of whose runs are trained, one failed, one is training and one waits; and `second`,
-    untouched.
-    """
+    """The study `first` with two trained runs, one that failed, one in training and one that waits; and `second`."""
     with open_results(tmp_path / "results") as store:
         add_study(store, "first", 1, 5)
         finish(store, "first"), finish(store, "first", 0.5)

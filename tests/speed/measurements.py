@@ -45,9 +45,7 @@ def results(
     question: dict[str, Any] | None = None,
     subject: dict[str, Any] | None = None,
 ) -> FileAnswer:
-    """Return a measurement in which an encoding takes `factor` times as long as NoPE. Rounds share slow phases of the
-    machine.
-    """
+    """Return a measurement with encodings that take `factor` times as long as NoPE, in rounds with slow phases."""
     chance, rows = random.Random(seed), list[Row]()
     for length in lengths:
         phase = [chance.uniform(0.5, 2.0) for _ in range(rounds)]

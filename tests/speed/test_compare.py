@@ -9,7 +9,7 @@ import pytest
 
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import KINDS
-from lengthwise.speed.compare import LEVEL, Comparison, _Measured, compare, holm, p_values, rounds_needed
+from lengthwise.speed.compare import LEVEL, Comparison, _Measured, compare, p_values, rounds_needed
 from tests.speed.measurements import heavy, little, refused, results, with_settings
 
 
@@ -106,12 +106,6 @@ def test_p_values_are_exact(a: list[float], b: list[float]) -> None:
 
 def test_equal_values_are_no_change() -> None:
     assert p_values([([1.0] * 8, [1.0] * 8)]) == [1.0]
-
-
-def test_holm() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.6, 0.7]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_too_few_rounds_are_said() -> None:

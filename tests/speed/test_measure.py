@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError
 from lengthwise.measurements.speed import KINDS, Speed, SpeedOptions
 from lengthwise.measurements.table import Row, Table
 from lengthwise.speed import measure, memory
-from lengthwise.speed.clocks import CPUTime, WallTime, clock_for
+from lengthwise.speed.clock import Clock
 from lengthwise.speed.measure import Benchmark
 from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
@@ -260,11 +260,11 @@ def test_where_the_results_come_from() -> None:
 
 def test_clocks() -> None:
     cpu = torch.device("cpu")
-    assert isinstance(clock_for(cpu, 1), CPUTime)
-    assert isinstance(clock_for(cpu, 2), WallTime)
+    assert Clock(cpu, 1).name == "CPU time"
+    assert Clock(cpu, 2).name == "wall time"
     for threads in (1, 2):
         done: list[int] = []
-        assert clock_for(cpu, threads).seconds(lambda done=done: done.extend(range(100_000))) > 0
+        assert Clock(cpu, threads).seconds(lambda done=done: done.extend(range(100_000))) > 0
         assert len(done) == 100_000
 
 
@@ -317,7 +317,11 @@ def test_a_process_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
     doomed = Doomed()
     with pytest.raises(NoMemory, match="ended with code 7"):
-        measure_memory(EncodingPlan(doomed, plan("rope").choice, None), SpeedOptions(encodings=(), **TINY), 4)  # type: ignore[arg-type]
+        measure_memory(
+            EncodingPlan(doomed, plan("rope").choice, None),  # type: ignore[arg-type]
+            SpeedOptions(encodings=(), **TINY),  # type: ignore[arg-type]
+            4,
+        )
 
 
 def test_other_systems_say_why_there_is_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

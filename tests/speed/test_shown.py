@@ -9,9 +9,9 @@ import pytest
 from lengthwise.analysis.answer_files import of_files
 from lengthwise.cli.printing import console
 from lengthwise.measurements.answer_file import FileAnswer
-from lengthwise.report.answer_page import content, panels
 from lengthwise.report.answer_table import file_tables
 from lengthwise.report.charts.pictures import _with_colours, drawing, page, picture, variables
+from lengthwise.report.pictures import content, panels
 from tests.report.charts_of import symbols
 from tests.speed.measurements import refused, renamed, results
 

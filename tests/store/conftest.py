@@ -87,9 +87,7 @@ def curve(*points: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def make() -> Any:
-    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.curve(make.point(10))`,
-    `make.question(8)`.
-    """
+    """The builders above, such as `make.run("ab00000000000000")` and `make.curve(make.point(10))`."""
 
     class Make:
         run = staticmethod(run_data)

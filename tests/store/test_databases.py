@@ -44,15 +44,3 @@ def test_another_revision_is_refused(store: Store, where: str, revision: str, sh
             f"has revision {shown} of the tables, but this lengthwise reads only revision 1; {fix}, or give another "
             "folder"
         )
-
-
-def test_older_tables_with_the_same_revision_are_refused(store: Store, where: str) -> None:
-    with store._database.engine.begin() as connection:
-        schema.answers.drop(connection)
-    for create in (True, False):
-        with pytest.raises(StoreError) as refused:
-            open_store(where, create)
-        assert str(refused.value).endswith(
-            " was written by an earlier version of lengthwise, whose tables differ (it has no table 'answers'); give a "
-            "new folder, or use the version that wrote it"
-        )

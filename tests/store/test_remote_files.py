@@ -1,4 +1,4 @@
-"""A results folder at an address: copies of the files of runs on two machines, interruptions, and errors in one line."""
+"""A results folder at an address: files of runs on two machines, interruptions, and errors in one line."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -182,9 +182,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("machine_after", ["a", "b"])
 def test_a_kill_at_any_moment(flaky: str, machine: Machine, machine_after: str) -> None:
-    """Whatever the last operation was, the next machine has the newest checkpoint or the one before it, and they are
-    complete.
-    """
+    """Whatever the last operation was, the next machine has the newest checkpoint or the one before, complete."""
     for moment in range(40):
         operations = 0
 

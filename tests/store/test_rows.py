@@ -18,7 +18,7 @@ TABLES = [
 def test_a_table_has_the_columns_of_its_rows(table: Table, row: type) -> None:
     names = list(cells(row))
     assert [c.name for c in table.c if c.name in names] == names
-    assert {c.name for c in table.c} - set(names) <= {"handed_out", "position", "key"}
+    assert {c.name for c in table.c} - set(names) <= {"position", "key"}
     assert all(table.c[name].info["type"] for name in names)
 
 

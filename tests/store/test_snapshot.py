@@ -1,4 +1,4 @@
-"""What a bundle, a report and an export read is the database as it is in one moment, whatever others write meanwhile."""
+"""A bundle, a report and an export read the database as it is in one moment, whatever others write meanwhile."""
 
 from collections.abc import Callable
 from typing import Any

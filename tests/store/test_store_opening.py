@@ -122,10 +122,9 @@ def test_damaged_text(results: Path) -> None:
         connection.execute("UPDATE runs SET config = ?", ('{"encoding',))
     connection.close()
     with open_store(results) as store:
-        for read in (store.runs, lambda: store.progress("s")):
-            with pytest.raises(StoreError, match=r"runs: the row '\w{16}' is damaged, its config must be JSON") as said:
-                read()
-            assert len(str(said.value)) < 300
+        with pytest.raises(StoreError, match=r"runs: the row '\w{16}' is damaged, its config must be JSON") as said:
+            store.runs()
+        assert len(str(said.value)) < 300
 
 
 def test_a_file_in_the_folder_s_place(tmp_path: Path) -> None:
@@ -247,7 +246,8 @@ if os.getuid() == 0:
 for create in (False, True):
     try:
         with open_store(sys.argv[1], create) as store:
-            print(store.readonly, [(row.key, row.status) for row in store.runs("s")], len(store.scores(["a100000000000000"])))
+            rows = [(row.key, row.status) for row in store.runs("s")]
+            print(store.readonly, rows, len(store.scores(["a100000000000000"])))
             store.claim("s", "w")
             print("claimed")
     except StoreError as error:
@@ -309,9 +309,7 @@ def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Pa
 def test_what_a_killed_writer_left_in_a_read_only_folder_is_never_missed(
     results: Path, public: Path, tmp_path: Path, make: Any, with_index: bool
 ) -> None:
-    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it
-    otherwise.
-    """
+    """Its last writes are in the log beside the file. SQLite reads the log only if it has its index."""
     folder = public / "results"
     folder.mkdir()
     with open_store(results) as store:

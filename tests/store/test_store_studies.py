@@ -172,7 +172,6 @@ def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
         ({"seed": -(2**63) - 1}, "its seed must be greater than or equal to -9223372036854775808"),
         ({"label": ""}, "its label must have at least 1 character, got ''"),
         ({"seed": 2**70}, "its seed must be less than"),
-        ({"labell": "x"}, "has unknown columns: labell"),
         ({"config": {"rate": math.nan}}, "cannot be stored as JSON"),
     ],
 )
@@ -185,12 +184,7 @@ def test_a_run_that_cannot_be_stored(store: Store, make: Any, change: dict[str, 
 
 
 def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
-    with pytest.raises(StoreError, match="the same run twice"):
-        store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    with pytest.raises(StoreError, match="an answer of run a100000000000000 has unknown columns: mean"):
-        store.add_answers("a100000000000000", [make.score(8), make.score(16) | {"mean": 0.5}])
-    assert store.scores(["a100000000000000"]) == []
     with pytest.raises(StoreError, match="has no run 'zz'"):
         store.add_answers("zz", [make.score(8)])
 

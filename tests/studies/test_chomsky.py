@@ -50,8 +50,8 @@ def test_every_task_is_trained_and_evaluated_at_lengths_that_it_has(name: str) -
             check_training(run, task, None)
             lengths = study.evaluation_of(run).lengths
             check_lengths(run, lengths)
-            assert limit - task.step < max(lengths) <= limit
-            assert 40 - task.step < run.training.train_length <= 40
+            assert limit - task.length_step < max(lengths) <= limit
+            assert 40 - task.length_step < run.training.train_length <= 40
             assert run.training.min_length == task.shortest
     with pytest.raises(ConfigError):
         check_lengths(next(run for run in study.runs if run.task.name == "MissingDuplicate"), [41])

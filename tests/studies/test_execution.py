@@ -239,7 +239,8 @@ class Mine(NoPE):
     pass
 
 SMALL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
-study = Study(name="script", runs=grid([Mine, Beside], ["copy"], model=SMALL, training=TrainingConfig(train_length=4, steps=1)),
+training = TrainingConfig(train_length=4, steps=1)
+study = Study(name="script", runs=grid([Mine, Beside], ["copy"], model=SMALL, training=training),
               evaluation=EvaluationConfig(lengths=(4,), examples=2))
 if __name__ == "__main__":
     print(execute(study, Path(__file__).with_name("results"), executor=Local(workers=1)).counts)
@@ -248,9 +249,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_a_script_with_classes_of_its_own(tmp_path: Path) -> None:
-    """Its own ones, and those of a module beside it; worker processes load the script, which must not
-    execute it again.
-    """
+    """Its own ones, and those of a module beside it; worker processes load the script and must not execute it."""
     script = tmp_path / "script.py"
     (tmp_path / "beside.py").write_text("from lengthwise.encodings import RoPE\nclass Beside(RoPE): ...\n")
     for text, code in ((SCRIPT.replace('__name__ == "__main__"', "True"), 1), (SCRIPT, 0)):

@@ -1,4 +1,4 @@
-"""The files in studies/fire and studies/lecture are studies: they can be loaded and run, and say of themselves what they are."""
+"""The files in studies/fire and studies/lecture are studies that can be loaded and run, and describe themselves."""
 
 from pathlib import Path
 

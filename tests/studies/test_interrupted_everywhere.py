@@ -1,4 +1,4 @@
-"""A study of many short runs is interrupted ten times on each executor: its workers, its driver and its server are killed.
+"""A study of many short runs is interrupted ten times on each executor: workers, driver and server are killed.
 
 Every run is finished once, and its numbers are those of a study that nothing interrupted. LENGTHWISE_TEST_RUNS=870
 tries it with as many runs as the study of the NoPE paper has.

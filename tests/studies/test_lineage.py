@@ -16,7 +16,7 @@ from lengthwise.report import render
 from lengthwise.store import open_store
 from lengthwise.studies import Outcome, Study, continued, execute, grid
 from lengthwise.tasks import Copy
-from lengthwise.training import CheckpointError, Stopped, build, load_trained, load_weights, train
+from lengthwise.training import CheckpointError, Stopped, build, load_weights, train
 from tests.made_answers import losses
 
 MODEL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -74,7 +74,7 @@ def test_without_steps_the_parents_weights_are_evaluated_with_another_encoding(t
     child = children[0]
     model, task = build(child)
     model.load_state_dict(weights(tmp_path, child.parent))  # type: ignore[arg-type]
-    expected = evaluate(model, task, EVALUATION, train_length=4)
+    expected = evaluate(model, task, EVALUATION)
     with open_store(tmp_path) as store:
         row = store.run(child.key)
         assert row.parent == child.parent.key  # type: ignore[union-attr]
@@ -196,7 +196,7 @@ def test_damaged_weights_of_a_parent_are_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="damaged"):
         train(child, tmp_path / child.key)
     assert file.is_file(), "the child's command does not move the parent's files"
-    assert load_trained(tmp_path / child.key, child) is None
+    assert not (tmp_path / child.key / "weights.safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,6 @@ def test_a_lineage_has_an_end() -> None:
     with pytest.raises(ConfigError, match="at most 16 ancestors"):
         for _ in range(20):
             (one,) = continued([one], steps=1)
-    data: dict[str, Any] = {}
-    for _ in range(100_000):
-        data = {"parent": data}
-    with pytest.raises(ConfigError, match="at most 16 ancestors"):
-        Run.from_data(data)
 
 
 def test_unknown_settings_name_the_near_miss() -> None:
@@ -264,13 +259,11 @@ def test_classes_of_a_lineage_are_all_listed() -> None:
     assert {RoPE, YaRN, DynamicNTK}.isdisjoint(choice.cls for choice in child.choices)
 
 
-# ---- DroPE: the position encoding is dropped, and the model recalibrated ----------------------------------------------
+# ---- DroPE: the position encoding is dropped, and the model recalibrated ---------------------------------------------
 
 
 def test_a_share_counts_sequences_and_lengths() -> None:
-    """The parent has 6 steps of 4 sequences of length 4; half as much in sequences of twice the length is 1.5, so 2
-    steps.
-    """
+    """The parent has 6 steps of 4 sequences of length 4; half of it in sequences of twice the length is 2 steps."""
     parents = base()
     assert continued(parents, ["nope"], share=0.5)[0].training.steps == 3
     assert continued(parents, ["nope"], share=0.5, train_length=8)[0].training.steps == 2

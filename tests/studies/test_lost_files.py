@@ -48,7 +48,7 @@ def test_runs_without_weights_are_trained_again(place: Path) -> None:
     old, _ = read(place / "results" / first.facts["weights"])
     shutil.rmtree(place / "results" / "runs")
     with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
-        Prober(store, store.files.path).require(jobs_of_runs(PROBES["attended-distance"], store.runs("tiny")[:1], [8]))
+        Prober(store).require(jobs_of_runs(PROBES["attended-distance"], store.runs("tiny")[:1], [8]))
     assert "has no weights here" in str(caught.value)
     assert "run its study again to retrain it" in str(caught.value)
     outcome, heard = rerun(place)

@@ -12,7 +12,7 @@ from lengthwise.config import Inline, Local
 from lengthwise.store import StoreUnreachable, open_results
 from lengthwise.studies import Event, execute, load
 from lengthwise.studies.events import Done, Note, Started
-from lengthwise.studies.parent import Flag, patiently
+from lengthwise.studies.parent import Flag, when_reachable
 from tests.postgres_server import needs_own_postgres, new_server
 
 StudyFile = Callable[..., Path]
@@ -74,7 +74,7 @@ class Hears:
 def test_calls_are_repeated_and_one_note_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lengthwise.studies.parent.LONGEST_PAUSE", 0.01)
     failing, hears = Failing(2), Hears()
-    assert patiently(hears, failing.claim, "s") == "s"
+    assert when_reachable(hears, failing.claim, "s") == "s"
     assert failing.calls == 3
     assert hears.notes == ["the server cannot be reached (refused); the worker waits for it and then continues"]
 
@@ -84,5 +84,5 @@ def test_a_stop_ends_the_waiting() -> None:
     threading.Timer(0.3, hears.stop_requested.set).start()
     begun = time.monotonic()
     with pytest.raises(StoreUnreachable):
-        patiently(hears, failing.claim, "s")
+        when_reachable(hears, failing.claim, "s")
     assert time.monotonic() - begun < 10

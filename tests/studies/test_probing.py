@@ -112,7 +112,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         ]
         mamba = next(run for run in runs if run.label == "Mamba")
         with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
-            probing.probe_all(probing.Prober(store, tmp_path), probing.jobs_of_runs(ATTENDED, [mamba], [4]))
+            probing.probe_all(probing.Prober(store), probing.jobs_of_runs(ATTENDED, [mamba], [4]))
 
 
 def test_two_seeds_of_the_reference_are_one_pair(folder):
@@ -152,7 +152,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
         )
         assert [item.options.length for item in items if item.against is None] == [8] * 6, "what was never trained"
         told = []
-        answers = probing.probe_all(probing.Prober(store, folder), items, lambda item, n: told.append((item, n)))
+        answers = probing.probe_all(probing.Prober(store), items, lambda item, n: told.append((item, n)))
         assert [answer.job for answer in answers] == items
         assert all(answer.new for answer in answers)
         assert sum(n for _, n in told) == pytest.approx(len(items))
@@ -163,7 +163,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
             assert set(Table.from_data(answer.row.rows).column("layer")) == {1, 2}
 
         monkeypatch.setattr(probing, "load_model", None)  # nothing is loaded for what is known
-        again = probing.probe_all(probing.Prober(store, folder), items)
+        again = probing.probe_all(probing.Prober(store), items)
         assert [answer.row for answer in again] == [answer.row for answer in answers]
         assert not any(answer.new for answer in again)
 
@@ -171,7 +171,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
 def test_an_interrupted_call_keeps_what_it_has(folder):
     with open_store(folder) as store:
         items = probing.jobs_of_runs(ATTENDED, store.runs("s"), [5], examples=2)
-        asker = probing.Prober(store, folder)
+        asker = probing.Prober(store)
 
         def stop(item, n):
             if item is not items[0]:
@@ -179,9 +179,9 @@ def test_an_interrupted_call_keeps_what_it_has(folder):
 
         with pytest.raises(KeyboardInterrupt):
             probing.probe_all(asker, sorted(items, key=lambda item: item.run.key), stop)
-        known = probing.Prober(store, folder).stored(items)
+        known = probing.Prober(store).stored(items)
         assert len(known) < len(items)
-        answers = probing.probe_all(probing.Prober(store, folder), items)
+        answers = probing.probe_all(probing.Prober(store), items)
         assert sum(answer.new for answer in answers) == len(items) - len(known)
 
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, tmp_path, study(2), without=[("RoPE", 1)])
         runs = {(run.label, run.seed): run for run in store.runs("s")}
-        asker = probing.Prober(store, tmp_path)
+        asker = probing.Prober(store)
 
         def refused(a, b, length=4, **change) -> str:
             a, b = (dataclasses.replace(runs[key], **change) for key in (a, b))
@@ -223,5 +223,5 @@ def test_at_most_two_models_are_kept(folder, monkeypatch):
     monkeypatch.setattr(probing.Prober, "_trained_run", watched)
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        probing.probe_all(probing.Prober(store, folder), probing.jobs_of_pairs(DISTANCE, pairs, [3], examples=2))
+        probing.probe_all(probing.Prober(store), probing.jobs_of_pairs(DISTANCE, pairs, [3], examples=2))
     assert most == 2

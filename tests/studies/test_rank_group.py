@@ -40,7 +40,8 @@ class Own(PositionEncoding):
 
     def modifiers(self, span):
         file = os.environ.get("TEST_FILE", "")
-        if self.training and os.path.exists(file) and dist.is_initialized() and dist.get_rank() == int(os.environ["TEST_RANK"]):
+        due = self.training and os.path.exists(file) and dist.is_initialized()
+        if due and dist.get_rank() == int(os.environ["TEST_RANK"]):
             if os.environ["TEST_ACTION"] == "raise":
                 raise KeyError("lost")
             if os.environ["TEST_ACTION"] == "large":
@@ -175,7 +176,8 @@ class OwnBias(PositionEncoding):
         self.weight = torch.nn.Parameter(torch.tensor([0.3, -0.2]))
 
     def modifiers(self, span):
-        return AttentionModifiers(terms=(ToeplitzBias(self.weight[:, None] * torch.arange(span.distance_bound).log1p()),))
+        table = self.weight[:, None] * torch.arange(span.distance_bound).log1p()
+        return AttentionModifiers(terms=(ToeplitzBias(table),))
 """
 
 

@@ -1,4 +1,4 @@
-"""Studies whose results folder is at an address: other machines, lost working folders, kills, and a network that fails."""
+"""Studies whose results folder is at an address: other machines, lost working folders, kills, failing networks."""
 
 import os
 import signal
@@ -106,11 +106,11 @@ def test_another_machine_probes(place: dict[str, Any], tmp_path: Path, monkeypat
     with open_results(**_where(place)) as store:
         rows = [store.run(run.key) for run in study.runs]
         jobs = probing.jobs_of_runs(probe, rows, [4])
-        (result,) = probing.probe_all(probing.Prober(store, store.files), jobs)
+        (result,) = probing.probe_all(probing.Prober(store), jobs)
         assert result.new and result.row.rows
         (tmp_path / "bucket" / "runs" / study.runs[0].key / WEIGHTS).unlink()
         with pytest.raises(ValueError, match=r"has no weights here \(flaky://.*/weights.safetensors\)"):
-            probing.probe_all(probing.Prober(store, store.files), probing.jobs_of_runs(probe, rows, [5]))
+            probing.probe_all(probing.Prober(store), probing.jobs_of_runs(probe, rows, [5]))
     notes = [event.text for event in run(study, place) if isinstance(event, Note)]
     assert any("the weights of 1 finished run are missing in flaky://" in text for text in notes)
 
@@ -188,9 +188,7 @@ def command(file: Path, cache: Path, *on: object) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_kill_and_continue_on_another_machine(postgres: str, study_file: Callable[..., Path], tmp_path: Path) -> None:
-    """A worker is killed after its first checkpoint; another machine, which has none of its files, gets the
-    same bits.
-    """
+    """A worker is killed after its first checkpoint; another machine without its files gets the same bits."""
     file = study_file(encodings='["nope"]', steps=12_000)
     bucket = tmp_path / "bucket"
     on = ("--results", f"file://{bucket}", "--store", postgres)

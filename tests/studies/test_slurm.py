@@ -137,9 +137,7 @@ def test_the_driver_may_be_killed_and_ctrl_c_stops_the_jobs(slurm: Path, long_st
 @needs_slurm
 @pytest.mark.slow
 def test_a_time_limit_and_a_preemption(slurm: Path, long_study: Path, tmp_path: Path) -> None:
-    """Each of them saves a checkpoint and queues the job again, and the numbers are those of a run that nothing
-    interrupted.
-    """
+    """Each saves a checkpoint and queues the job again, and the numbers are those of an uninterrupted run."""
     execute(load(long_study), tmp_path / "here", executor=Inline())
     results = tmp_path / "results"
     driver = start(long_study, results, "--slots", "1", "--time", "10m", "--partition", "low")

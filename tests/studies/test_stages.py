@@ -161,7 +161,7 @@ def test_work_stops_where_the_time_is_over_or_a_run_failed(tmp_path: Path, monke
     file, results = tmp_path / "stages.py", str(tmp_path / "results")
     file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
     open_store(results).close()
-    finished = Outcome({"pending": 0, "running": 0, "done": 2, "failed": 0}, (), 1.0)
+    finished = Outcome({"pending": 0, "running": 0, "done": 2, "failed": 0}, ())
     late = replace(finished, counts=finished.counts | {"pending": 1}, out_of_time=True)
     for outcome, code, expected in ((finished, 0, ["first", "second"]), (late, 0, ["first"])):
         executed: list[str] = []

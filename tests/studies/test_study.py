@@ -141,7 +141,7 @@ def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
         ({"runs": "nope"}, "must be a list of Run"),
         ({"name": " "}, "must be one line of printable text"),
         ({"name": "two\nlines"}, "must be one line of printable text"),
-        ({"name": None}, "must be a string"),
+        ({"name": None}, "must be one line of printable text"),
         ({"evaluation": {}}, "lacks the task Copy"),
         ({"evaluation": {"txet": ASKED}}, "contains 'txet', but no run has this task"),
         ({"evaluation": {"copy": TRAINING}}, "must be an EvaluationConfig"),
@@ -185,16 +185,25 @@ def test_check_finds_a_trained_length_past_a_learned_table() -> None:
 
 def test_check_finds_positions_past_a_learned_table_or_a_range() -> None:
     def study(encoding: object, scheme: object, lengths: tuple[int, ...] = (4,)) -> Study:
-        runs = grid(["nope", encoding], ["copy"], training=TRAINING, positions=["consecutive", scheme])  # type: ignore[list-item]
+        runs = grid(
+            ["nope", encoding],  # type: ignore[list-item]
+            ["copy"],
+            training=TRAINING,
+            positions=["consecutive", scheme],  # type: ignore[list-item]
+        )
         return a_study(runs=runs, evaluation=EvaluationConfig(lengths=lengths))
 
     with pytest.raises(
         ConfigError,
-        match=r"^Learned\(max_length=32\) with Shift\(max_shift=23\) on Copy: train_length 4 needs 33 positions with Shift",
+        match=r"^Learned\(max_length=32\) with Shift\(max_shift=23\) on Copy: train_length 4 needs 33 positions "
+        r"with Shift",
     ):
         study(choose(Learned, max_length=32), choose(Shift, max_shift=23)).check()
     study(choose(Learned, max_length=32), choose(Shift, max_shift=22), (4, 15)).check()
-    message = r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, got 17; make"
+    message = (
+        r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, "
+        r"got 17; make"
+    )
     with pytest.raises(ConfigError, match=message):
         study("rope", choose(Randomized, max_length=17), (4, 8)).check()
     study("rope", choose(Randomized, max_length=18), (4, 8)).check()
@@ -240,9 +249,7 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
 
 
 def test_a_prompt_is_as_long_as_it_is_read() -> None:
-    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is
-    drawn.
-    """
+    """If the last input differs, every length has prompts of its own, and none of the prompt's length is drawn."""
     task = ["linearregression:dims=4"]
     asked = EvaluationConfig(lengths=(2, 4), prompt=12, shifts=({"inputs": "orthogonal"},))
     study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)

@@ -98,9 +98,7 @@ def read_wandb_here(results: Path, key: str) -> ReadBack:
 
 
 def read_wandb(results: Path, key: str) -> ReadBack:
-    """In another process, because the import of W&B also imports pydantic, which changes how cyclopts
-    checks options.
-    """
+    """In another process, because W&B also imports pydantic, which changes how cyclopts checks options."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(read_wandb_here, results, key).result()
 

@@ -101,13 +101,11 @@ def str_pair(pair):
 
 
 def test_who_runs_out_has_all_of_its_questions():
-    """One digit and two: of 900 questions each, all that the hash holds out for tests in the smaller of the
-    two pairs.
-    """
+    """One digit and two: of 900 questions each, all held-out ones of the smaller of the two pairs."""
     task = Addition()
     digits = torch.cartesian_prod(torch.arange(1, 10), torch.arange(10), torch.arange(10))
     two, one = digits[:, :2], torch.stack([torch.full((len(digits),), -1), digits[:, 2]], 1)
-    there = [int(held_out(task.lazy_pairs(*rows).questions).sum()) for rows in ((two, one), (one, two))]
+    there = [int(held_out(task.make_pairs(*rows).questions).sum()) for rows in ((two, one), (one, two))]
     found = sizes_of(task, task.examples(0, 5000, 2))
     assert found == dict.fromkeys([(2, 1), (1, 2), (2, 2)], min(there))
     assert len(task.examples(0, 10**12, 2)) == 3 * min(there), "however many are asked for"
@@ -151,7 +149,7 @@ def test_numbers_are_uniform():
 
 def test_the_example_of_the_docstring_and_the_published_text():
     task = Addition()
-    batch = task.pack(task.lazy_pairs(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).compute())
+    batch = task.pack(task.make_pairs(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])))
     assert task.render(batch) == [{"input": "5 7 + 6 8", "target": "1 2 5", "length": 2}]
     assert task.texts(batch) == [{"prompt": "Compute 5 7 + 6 8 ? ", "separator": "", "target": "The answer is 1 2 5."}]
     assert task.repository_text(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (
@@ -175,7 +173,7 @@ def in_one_text(task, batch):
 
 def sums_of(task, *operands):
     """The example of these digits from every start of the list, as texts."""
-    pairs = task.lazy_pairs(*map(torch.tensor, operands)).compute()
+    pairs = task.make_pairs(*map(torch.tensor, operands))
     return {in_one_text(task, task.pack(task.add_random_words(pairs, generator(n), 2)))[0] for n in range(60)}
 
 

@@ -147,7 +147,7 @@ def test_one_forward_scores_every_length():
     )
     model, task = build(run)
     config = EvaluationConfig(lengths=(1, 5, 12), examples=9)
-    scores = evaluate(model, task, config, train_length=8, division=Division(24))
+    scores = evaluate(model, task, config, division=Division(24))
     assert all("counts of pairs" in [b["name"] for b in s.details["baselines"]] for s in scores)
     whole = task.examples(0, 9, 12)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the baseline."""
+"""The tasks of the Chomsky hierarchy: answers solved by another program, lengths, distributions and scores."""
 
 import hashlib
 import itertools
@@ -61,9 +61,7 @@ def lengths_of(task, lengths=LENGTHS):
 
 
 def problems(examples):
-    """What is wrong with [task, length, question, answer], in the opinion of a program that cannot import
-    lengthwise.
-    """
+    """What is wrong with [task, length, question, answer], says a program that cannot import lengthwise."""
     command = [sys.executable, "-I", "-S", str(CHECKER)]
     done = subprocess.run(command, input=json.dumps(examples), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -149,7 +147,8 @@ def test_the_tasks_that_docstrings_call_equal(ours, other, names):
         assert [ours.words[n] for n in ours.answers(ids)[0].tolist()] == [names[word] for word in answer]
 
 
-EXAMPLES = {  # hashes of the words of 100 drawn examples; tests/versions.json has only lengths whose questions are listed
+# Hashes of the words of 100 drawn examples; tests/versions.json has only lengths whose questions are listed.
+EXAMPLES = {
     "EvenPairs": "3a6e3c5783c6",
     "ModularArithmetic": "935490569100",
     "ParityCheck": "53869fb4aeea",
@@ -171,7 +170,7 @@ EXAMPLES = {  # hashes of the words of 100 drawn examples; tests/versions.json h
 @each_task
 def test_another_draw_needs_another_version(make):
     task = make()
-    (length,) = lengths_of(task, [20 - (20 - task.shortest) % task.step])
+    (length,) = lengths_of(task, [20 - (20 - task.shortest) % task.length_step])
     words = [side for pair in drawn(task, length, 100) for side in pair]
     assert make.version == 1
     assert hashlib.sha256(repr(words).encode()).hexdigest()[:12] == EXAMPLES[make.__name__]
@@ -403,8 +402,8 @@ def test_an_evaluation_stores_exact_matches_beside_the_accuracy():
     )
     model, task = build(run)
     config = EvaluationConfig(lengths=(2, 5), examples=60)
-    one_pass = evaluate(model, task, config, train_length=4)
-    decoded = evaluate(model, task, config, train_length=4, decode=True)
+    one_pass = evaluate(model, task, config)
+    decoded = evaluate(model, task, config, decode=True)
     for score, generated in zip(one_pass, decoded, strict=True):
         assert score.metric == "token accuracy"
         assert score.details["order"] == ["exact match"]

@@ -109,6 +109,6 @@ def test_a_model_learns_the_mixture(tmp_path: Path) -> None:
         seed=0,
     )
     trained = train(run, tmp_path / "run")
-    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(40,), examples=48), train_length=40)
+    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(40,), examples=48))
     assert score.mean > score.details["baselines"][0]["score"] + 0.3
     assert score.details["means"].keys() == {"cola", "sst2", "rte"}

@@ -180,7 +180,6 @@ def test_settings_that_a_hash_stands_for_do_not_make_runs_incomparable() -> None
             "bpe:300 is trained on a corpus; prepare one with lengthwise tokenize, and give its folder",
         ),
         ({"answer": -1}, "Scrolls.answer must be at least 0 tokens"),
-        ({"sha256": "12"}, "must be 64 lower-case hexadecimal digits"),
         ({"datset": "qasper"}, "did you mean 'dataset'"),
     ],
 )
@@ -260,7 +259,7 @@ def test_the_whole_pipeline_in_seconds(path: str, tmp_path: Path) -> None:
     for run in study.runs:
         trained = train(run, tmp_path / "runs" / run.key)
     task = trained.task
-    scores = evaluate(trained.model, task, EvaluationConfig(lengths=(12, 40), examples=4), train_length=16)
+    scores = evaluate(trained.model, task, EvaluationConfig(lengths=(12, 40), examples=4))
     assert [score.n for score in scores] == [3, 3]
     for score in scores:
         assert score.metric == "F1"
@@ -291,9 +290,7 @@ def test_decoding_is_greedy_and_ends_after_the_longest_answer(path: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["qasper", "contract_nli"])
 def test_a_model_learns_to_answer(dataset: str, tmp_path: Path) -> None:
-    """In published files with invented questions, a model that is trained for a minute reads the answers in
-    the texts.
-    """
+    """In published files with invented questions, a model learns within a minute to read the answers."""
     rows = {split: demo_rows(split, count, sentences=3) for split, count in (("train", 800), ("test", 60))}
     path = write(tmp_path / dataset, rows["train"], [row for row in rows["test"] if "It is" not in row["output"]])
     choice = choose(Scrolls, dataset=dataset, path=str(Path(path).parent), answer=8)
@@ -305,6 +302,6 @@ def test_a_model_learns_to_answer(dataset: str, tmp_path: Path) -> None:
         seed=0,
     )
     trained = train(run, tmp_path / "run")
-    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(96,), examples=60), train_length=96)
+    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(96,), examples=60))
     chance = score.details["baselines"][0]["score"]
     assert score.mean > chance + 0.3

@@ -23,7 +23,7 @@ from lengthwise.tasks import (
     generator,
 )
 from lengthwise.tasks.chomsky.base import ChomskyTask
-from lengthwise.tasks.pairs import Pairs, close_gaps, draw_pairs
+from lengthwise.tasks.pairs import Pairs, close_gaps, draw_distinct, draw_pairs
 from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
@@ -221,11 +221,10 @@ def test_gaps_in_a_row_do_not_decide_its_split():
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_what_is_drawn_is_the_first_of_its_split(split):
-    """However many questions are written and hash_words at a time, and answers go with their questions."""
+    """Answers go with their questions."""
     every = Sorting(items="numbers").draw(generator(0), 5000, 4)
-    kept = draw_pairs(lambda count: every[:count], 300, split, distinct=False)
-    written = every.compute()
-    first = written[(held_out(written.questions) == (split == "test")).nonzero()[:300, 0]]
+    kept = draw_pairs(lambda count: every[:count], 300, split)
+    first = every[(held_out(every.questions) == (split == "test")).nonzero()[:300, 0]]
     assert kept.questions.equal(first.questions)
     assert kept.answers.equal(first.answers)
 
@@ -295,9 +294,7 @@ def all_questions(task, length):
 
 @pytest.mark.parametrize(("choice", "length", "count"), CROWDED, ids=lambda value: getattr(value, "label", value))
 def test_no_example_is_counted_twice(choice, length, count):
-    """Too few to be asked so many, too many to be listed: every one that there is, once, and in the order
-    of the draws.
-    """
+    """Too few to be asked so many, too many to be listed: every one, once, in the order of the draws."""
     task = choice.build()
     assert task.available(length) is None
     asked = task.examples(0, count, length)
@@ -331,16 +328,16 @@ def test_different_questions_by_hand(split):
     every = Parity().draw(generator(1), 300, 5)  # of 32 questions
     begins = [0]
 
-    def draw(count):  # the same 300 again and again
-        begins.append(begins[-1] + count)
+    def draw(kinds):  # the same 300 again and again
+        begins.append(begins[-1] + len(kinds))
         return every[torch.arange(*begins[-2:]) % 300]
 
     own = every.questions[held_out(every.questions) == (split == "test")].tolist()
-    found = draw_pairs(draw, 300, split, distinct=True)
+    found = draw_distinct(draw, torch.tensor([0]), 300, split)
     assert found.questions.tolist() == [list(row) for row in dict.fromkeys(map(tuple, own))]
     assert found.answers.tolist() == [[2 if sum(row) % 2 else 3] for row in found.questions.tolist()]
     begins[:] = [0]
-    assert draw_pairs(draw, 3, split, distinct=True).questions.equal(found.questions[:3])
+    assert draw_distinct(draw, torch.tensor([0]), 3, split).questions.equal(found.questions[:3])
 
 
 class OneQuestion(SequenceTask):
@@ -380,7 +377,7 @@ def test_an_empty_list_of_words_is_named():
         def __init__(self):
             super(OneQuestion, self).__init__([])
 
-    with pytest.raises(ConfigError, match=r"test_sequences\.py, line \d+: the list of words of NoWords is empty"):
+    with pytest.raises(ConfigError, match=r"test_sequences\.py, line \d+: the words of NoWords must be .*, got \[\];"):
         NoWords()
 
 

@@ -1,4 +1,4 @@
-"""The task `Tagging`: texts and scores against a separate program, tests that have each sentence once, and what is refused."""
+"""The task `Tagging`: texts and scores against a separate program, each sentence once, and what is refused."""
 
 import importlib.util
 import json
@@ -12,8 +12,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.tasks import TASKS, Tagging, generator
-from lengthwise.tasks.pooled import ratio_of_sums
-from lengthwise.tasks.tagging import TaggedBatch
+from lengthwise.tasks.tagging import TaggedBatch, ratio_of_sums
 from lengthwise.training import train
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "tagging"
@@ -257,7 +256,6 @@ def test_rendered_text(tmp_path: Path) -> None:
         ),
         ({"path": "absent.conll"}, "there is no file "),
         ({"path": "own.conll", "sentences": 4}, "Tagging.sentences must be at most 3, the sentences of "),
-        ({"sha256": "x"}, "Tagging.sha256 must be 64 lower-case hexadecimal digits, or empty, got 'x'"),
     ],
 )
 def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], says: str) -> None:
@@ -288,6 +286,6 @@ def test_a_model_memorizes_and_forgets_in_longer_texts(tmp_path: Path) -> None:
         seed=0,
     )
     trained = train(run, tmp_path / "run")
-    one, all_ = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(1, 100)), train_length=1)
+    one, all_ = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(1, 100)))
     assert one.mean > 0.95
     assert all_.mean < one.mean - 0.2

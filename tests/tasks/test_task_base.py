@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lengthwise.config import ConfigError, choose
 from lengthwise.metrics import METRICS
 from lengthwise.tasks import TASKS, Batch, Tagging, Task, exact_match, generator, mean_nats
-from lengthwise.tasks.answers import AnswerTask
+from lengthwise.tasks.base import AnswerTask
 from lengthwise.tasks.functions import FunctionTask
 
 parts = st.lists(st.integers() | st.text(), max_size=4)

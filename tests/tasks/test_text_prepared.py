@@ -1,4 +1,4 @@
-"""`Text` on a prepared corpus: the same windows and pieces as in memory, with tokens, and baselines that stay affordable."""
+"""`Text` on a prepared corpus: the same windows and pieces as in memory, and affordable baselines."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from lengthwise.encodings import NoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.studies import Study
 from lengthwise.tasks import Text, generator, text_data
-from lengthwise.tasks.text_data import DocumentsInMemory, DocumentsOnDisk
+from lengthwise.tasks.text_data import documents_in_memory, documents_on_disk
 from lengthwise.training.setup import build
 from lengthwise.training.trainer import Trainer
 from tests.corpora.small_corpora import json_lines, prepare, story
@@ -50,9 +50,9 @@ def test_windows_and_chunks_are_those_in_memory(
     prepare(folder / "a.jsonl", folder / "corpus", validation=0.4, shard_bytes=shard)
     opened = PreparedCorpus(folder / "corpus")
     for split in ("train", "validation"):
-        on_disk = DocumentsOnDisk(opened.lengths(split), opened.reader(split))
+        on_disk = documents_on_disk(opened, split)
         documents = [text for text in texts if len(text) in on_disk.lengths.tolist()]
-        in_memory = DocumentsInMemory(documents)
+        in_memory = documents_in_memory(documents)
         assert on_disk.lengths.tolist() == in_memory.lengths.tolist()
         assert on_disk.longest == in_memory.longest == max(map(len, documents))
         assert on_disk.chunks(length).tolist() == in_memory.chunks(length).tolist()
@@ -141,7 +141,7 @@ def test_baselines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("uniform", True), ("unigram", True), ("bigram", True), ("trigram", False),
     ]  # fmt: skip
     targets = task.examples(0, 8, 16).targets
-    size = task.data.target_size
+    size = task.data.vocabulary.target_size
     assert nats(task, "uniform", targets) == pytest.approx(math.log(size))
     documents = task.documents["train"]
     counts = np.bincount(documents.read(torch.tensor([0]), 1)[0], minlength=size) * 0
@@ -191,7 +191,7 @@ def test_a_model_trains_on_tokens(tmp_path: Path) -> None:
     for _ in range(29):
         trainer.step()
     assert trainer.loss() < first
-    scores = evaluate(built, text, EvaluationConfig(lengths=(8, 16), tokens=200), train_length=8)
+    scores = evaluate(built, text, EvaluationConfig(lengths=(8, 16), tokens=200))
     assert [score.length for score in scores] == [8, 16]
     assert all(math.isfinite(score.mean) for score in scores)
 

@@ -215,7 +215,7 @@ def test_a_file_of_another_format_or_model_is_refused(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path):
-    left = tmp_path / ".checkpoint-00000003.safetensors.123.tmp"
+    left = tmp_path / ".lengthwise-0123"
     left.write_bytes(b"half")
     train(a_run(), tmp_path)
     assert names(tmp_path) == ["weights.safetensors"]

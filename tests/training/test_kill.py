@@ -37,7 +37,7 @@ WORKER = """
         for name, t in sorted(trained.model.state_dict().items()):
             sha.update(t.numpy().tobytes())
         config = EvaluationConfig(lengths=(6, 12), examples=32)
-        scores = [s.mean.hex() for s in evaluate(trained.model, trained.task, config, train_length=6)]
+        scores = [s.mean.hex() for s in evaluate(trained.model, trained.task, config)]
         return sha.hexdigest(), scores, [row["loss"] for row in trained.curve]
 """
 
@@ -73,7 +73,7 @@ def test_twenty_kills_at_random_moments_change_no_bit(tmp_path):
         rest, _ = process.communicate()
         assert process.returncode == -signal.SIGKILL, "finished before it was killed"
         moments.append(int([first, *rest.splitlines()][-1].split()[1]))
-        half_written += any(p.name.endswith(".tmp") for p in folder.iterdir())
+        half_written += any(p.name.startswith(".lengthwise-") for p in folder.iterdir())
     assert finish(folder, steps, 1000) == whole
     assert sorted(p.name for p in folder.iterdir()) == ["weights.safetensors"]
     assert moments[-1] > moments[0], "every start began from nothing"

@@ -24,7 +24,7 @@ from lengthwise.positions import Digits, Randomized, Shift, Skip
 from lengthwise.span import Span
 from lengthwise.tasks import Copy, LinearRegression
 from lengthwise.tasks.base import Batch, generator
-from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
+from lengthwise.training import Progress, Stopped, TrainingError, build, load_weights, train
 from lengthwise.training.checkpoint import model_tensors
 from lengthwise.training.trainer import Trainer
 
@@ -87,7 +87,7 @@ def stop_after(steps):
 def test_stopping_anywhere_changes_no_bit(run, tmp_path):
     whole = train(run, tmp_path / "whole")
     config = EvaluationConfig(lengths=(5, 9), examples=16)
-    asked = {"config": config, "train_length": 5, "positions": run.training.positions}
+    asked = {"config": config, "positions": run.training.positions}
     scores = [s.mean for s in evaluate(whole.model, whole.task, **asked)]
     for pattern in ([1] * 11, [5, 4], [11]):
         folder = tmp_path / str(pattern)
@@ -156,13 +156,6 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     model = load_weights(tmp_path, a_run())
     x = torch.tensor([[1, 2, 3]])
     assert torch.equal(model.eval()(x), first.model.eval()(x))
-
-
-def test_load_trained_is_none_before_the_end(tmp_path):
-    assert load_trained(tmp_path, a_run()) is None
-    with pytest.raises(Stopped):
-        train(a_run(), tmp_path, should_stop=stop_after(3))
-    assert load_trained(tmp_path, a_run()) is None
 
 
 def test_weights_depend_on_the_run_alone():
@@ -448,8 +441,7 @@ def test_training_stops_when_the_score_was_high_enough_several_times_in_a_row(tm
         predicted = trained.model.eval()(examples.inputs).argmax(-1)
     right = ((predicted == examples.targets) | ~examples.scored).all(1)
     assert scores[-1] == pytest.approx(float(right.double().mean()))
-    loaded = load_trained(tmp_path, run)
-    assert loaded is not None and loaded.steps == trained.steps
+    assert train(run, tmp_path).steps == trained.steps
 
 
 def test_a_run_that_does_not_learn_takes_all_steps(tmp_path):

@@ -59,9 +59,7 @@ def close(one: Any, other: Any, rtol: float = 1e-6, label: str = "") -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", SHARDED)
 def test_two_ranks_train_every_encoding_like_one(two: Together, sharding: str) -> None:
-    """Loss, gradient norm, weights and the optimizer's moments after two steps in float64, with micro-batches of
-    unequal size.
-    """
+    """Loss, gradient norm, weights and moments after two steps in float64, with unequal micro-batches."""
     runs = [run_of(encoding, batch_size=5) for encoding in ENCODINGS]
     alone = steps(ALONE, runs)
     for rank in two(steps, runs, sharding=sharding):

@@ -1,4 +1,4 @@
-"""The development of the encodings' numbers: what is recorded and when, across interruptions, and in files of earlier versions."""
+"""The development of the encodings' numbers: what is recorded and when, also across interruptions."""
 
 import math
 
@@ -11,7 +11,7 @@ from lengthwise.encodings import DAPE, ENCODINGS, FIRE, T5, ALiBi, KerpleLog, Ke
 from lengthwise.encodings.contract import tracked_of
 from lengthwise.models import Decoder
 from lengthwise.tasks import Copy
-from lengthwise.training import Stopped, load_trained, train
+from lengthwise.training import Stopped, train
 from lengthwise.training.tracked import MAX_ENTRIES, MAX_NUMBERS, TrackedNumbers
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -81,7 +81,7 @@ def test_every_step_of_a_short_training_is_recorded(tmp_path):
     assert c[-1] == pytest.approx(abs(trained.model.encodings[0].c.item()), rel=1e-5)
     assert len(set(c)) > 5, "it changes in training"
     assert found["quantities"][3]["values"][0] == [512.0]
-    assert load_trained(tmp_path / "run", run).tracked == found
+    assert train(run, tmp_path / "run").tracked == found, "as it is stored"
 
 
 @pytest.mark.parametrize("encoding", [FIRE, KerpleLog])

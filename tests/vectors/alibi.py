@@ -1,6 +1,7 @@
 """ALiBi: b = -m_h (i - j), m_h = 2^(-8h/H) for H a power of two, else the slopes of the power below, then every second
-of twice that power. Symmetric: -m_h |i - j|. Learned: m_h = exp(log_slopes_h), which starts at those slopes. Plain Python,
-float64; besides, slopes that are typed in: of 8 heads as they are `printed`, of others `computed` (8 digits)."""
+of twice that power. Symmetric: -m_h |i - j|. Learned: m_h = exp(log_slopes_h), which starts at those slopes. Plain
+Python, float64; besides, slopes that are typed in: of 8 heads as they are `printed`, of others `computed` (8 digits).
+"""
 
 import math
 

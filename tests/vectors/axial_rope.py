@@ -1,30 +1,16 @@
-"""Axial RoPE: part a of the r rotated dims, of m = r / axes dims, is a RoPE at the position of axis a: x_a base^(-2p/m).
+"""Axial RoPE: part a of the r rotated dims, of m = r / axes dims, is a RoPE at the position of axis a: x_a
+base^(-2p/m).
 
 rope-vit, models/vit_rope.py (compute_axial_cis: x before y, base 100) for 2 axes. Plain Python, float64.
 """
 
-import math
-
-from shared import logits, vector, write
+from shared import axes_cases, write
 
 
 def angles(position, r, axes, base):
     m = r // axes
     where = position if isinstance(position, list) else [position] * axes
     return [where[a] * base ** (-2 * p / m) for a in range(axes) for p in range(m // 2)]
-
-
-def rotate(x, radians, layout):
-    out = list(x)
-    for p, angle in enumerate(radians):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + len(radians))
-        out[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-        out[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
-    return out
-
-
-def rotated(rows, rotation, layout):
-    return [rotate(x, radians, layout) for x, radians in zip(rows, rotation)]
 
 
 cases = []
@@ -50,10 +36,5 @@ for width, settings, at in [
         "name": f"d {width} {'far ' * far}" + " ".join(f"{k}={v}" for k, v in settings.items()),
     }
     rotation = [angles(p, r, axes, base) for p in at]
-    x, q, k = ([vector(width, seed + n) for n in range(len(at))] for seed in (1, 11, 23))
-    cases.append({**said, "what": "rotated", "positions": at, "x": x, "expected": rotated(x, rotation, layout)})
-    scale = 1 / math.sqrt(width)
-    turned_q, turned_k = (rotated(rows, rotation, layout) for rows in (q, k))
-    rows = {"query": at, "key": at, "q": [q], "k": [k], "scale": scale}
-    cases.append({**said, "what": "logits", **rows, "expected": [logits(turned_q, turned_k, scale)]})
+    cases += axes_cases(said, width, at, rotation, layout)
 write("AxialRoPE", __doc__, cases)

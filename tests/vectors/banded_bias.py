@@ -1,7 +1,7 @@
 """BandedBias: b_ij = <W_h x_i, P[:, i - j]> for 0 <= i - j < band, 0 outside; distances are those of positions.
 
-huggingface/transformers, models/inkling, InklingRelativeLogits (r_proj is W, proj is P), without the model's log scaling. Plain
-Python, float64. Nothing of it is in print with digits.
+huggingface/transformers, models/inkling, InklingRelativeLogits (r_proj is W, proj is P), without the model's log
+scaling. Plain Python, float64. Nothing of it is in print with digits.
 """
 
 from shared import dot, table, write

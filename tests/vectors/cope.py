@@ -1,18 +1,14 @@
-"""CoPE: logit_ij += <q_i, e[p_ij]>, p_ij = sum over the keys l = j ... i that i sees of sigmoid(logit_il), at most P - 1, with
-e[p] = (1 - w) e[floor p] + w e[ceil p], w = p - floor p.
+"""CoPE: logit_ij += <q_i, e[p_ij]>, p_ij = sum over the keys l = j ... i that i sees of sigmoid(logit_il), at most P -
+1, with e[p] = (1 - w) e[floor p] + w e[ceil p], w = p - floor p.
 
-The gates read scaled logits, the product with e has no scale, and e serves all heads: the listing in appendix B of Golovneva
-et al. 2024 (its positions are sums from the right over gates of masked logits). Plain Python, float64; p is summed key by
-key for every pair anew. The listing has no digits in print, so nothing here is.
+The gates read scaled logits, the product with e has no scale, and e serves all heads: the listing in appendix B of
+Golovneva et al. 2024 (its positions are sums from the right over gates of masked logits). Plain Python, float64; p is
+summed key by key for every pair anew. The listing has no digits in print, so nothing here is.
 """
 
 import math
 
-from shared import dot, table, write
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+from shared import dot, sigmoid, table, write
 
 
 def logits(q, k, e, scale, documents):

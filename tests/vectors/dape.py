@@ -1,9 +1,10 @@
 """DAPE: logit_ij = A + B + f(A, B), A = scale <q_i, k_j>, B the base's bias, f = Linear(2H, width), leaky ReLU (0.01),
 Linear(width, H) over the heads of one pair, A of all heads first.
 
-Zheng et al. 2024; chuanyang-Zheng/DAPE, AliBi_DAPE, ParallelKerpleLog_DAPE, FIRE_DAPE (here with relu in FIRE's own MLP, and L =
-half the trained length). Bases: ALiBi -m (i - j), KERPLE -r1 ln(1 + r2 (i - j)), FIRE g(psi(i - j) / (psi(max(|m| L, i)) + 10^-6)),
-psi(d) = ln(|c| d + 1), one hidden layer. Plain Python, float64, pair by pair. Nothing is in print with digits.
+Zheng et al. 2024; chuanyang-Zheng/DAPE, AliBi_DAPE, ParallelKerpleLog_DAPE, FIRE_DAPE (here with relu in FIRE's own
+MLP, and L = half the trained length). Bases: ALiBi -m (i - j), KERPLE -r1 ln(1 + r2 (i - j)), FIRE g(psi(i - j) /
+(psi(max(|m| L, i)) + 10^-6)), psi(d) = ln(|c| d + 1), one hidden layer. Plain Python, float64, pair by pair. Nothing is
+in print with digits.
 """
 
 import math

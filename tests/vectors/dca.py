@@ -1,9 +1,10 @@
 """DCA: q and k of a pair have the product of RoPE at the distance f(i, j):
 
-f = i - j in the same chunk of s = c - w tokens; min(i mod s + s, c) - j mod s if j is in the chunk before; else c - j mod s.
+f = i - j in the same chunk of s = c - w tokens; min(i mod s + s, c) - j mod s if j is in the chunk before; else c - j
+mod s.
 
-An et al. 2024, "Training-Free Long-Context Scaling of Large Language Models". With L 16, c 12 and w 2, the (25, 24), (25,
-19), (21, 19), (25, 12) and (25, 3) have the distances 1, 3, 2, 10 and 9. Plain Python, float64.
+An et al. 2024, "Training-Free Long-Context Scaling of Large Language Models". With L 16, c 12 and w 2, the (25, 24),
+(25, 19), (21, 19), (25, 12) and (25, 3) have the distances 1, 3, 2, 10 and 9. Plain Python, float64.
 """
 
 from shared import distance_cases, write

@@ -1,8 +1,8 @@
 """Dynamic NTK: RoPE whose base is base · (f n / L - (f - 1))^(r/(r-2)) past the trained length L, n the current length.
 
-f 1 is the paper's form, s = max(1, n / L); f above 1 is Hugging Face's. With a step, n is L and the excess rounded up to a
-multiple of it. The current length of a case is its furthest position + 1. Plain Python, float64; the bases and frequencies
-`computed` (d 8, L 16) are typed in, and a unit vector shows their cosine and sine.
+f 1 is the paper's form, s = max(1, n / L); f above 1 is Hugging Face's. With a step, n is L and the excess rounded up
+to a multiple of it. The current length of a case is its furthest position + 1. Plain Python, float64; the bases and
+frequencies `computed` (d 8, L 16) are typed in, and a unit vector shows their cosine and sine.
 """
 
 import math

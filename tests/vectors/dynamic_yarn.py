@@ -1,36 +1,23 @@
-"""Dynamic YaRN: YaRN with s = max(1, n / L), n the furthest position + 1, L the trained length. With scale_step m, n is L plus
-n - L rounded up to a multiple of m. Frequencies theta_p / s past the border high, theta_p before low, a ramp over p between
-(low, high: the pairs that turn beta_fast and beta_slow times within L); queries and keys times 0.1 ln s + 1.
+"""Dynamic YaRN: YaRN with s = max(1, n / L), n the furthest position + 1, L the trained length. With scale_step m, n is
+L plus n - L rounded up to a multiple of m. Frequencies theta_p / s past the border high, theta_p before low, a ramp
+over p between (low, high: the pairs that turn beta_fast and beta_slow times within L); queries and keys times 0.1 ln s
++ 1.
 
 Plain Python, float64; `computed` frequencies and factor for n = 96, L = 64 (8 digits).
 """
 
 import math
 
-from shared import clip, rotary_logits, rotate, write
+from shared import rotary_logits, rotate, write, yarn_frequencies
 
 
 def scale_at(n, length, step=1):
     return 1.0 if n <= length else (length + math.ceil((n - length) / step) * step) / length
 
 
-def frequencies(s, r, length, base=1e4, beta_fast=32.0, beta_slow=1.0, ramp="index", truncate=True):
-    theta = [base ** (-2 * p / r) for p in range(r // 2)]
-    if ramp == "index":
-        low, high = (r * math.log(length / (b * 2 * math.pi)) / (2 * math.log(base)) for b in (beta_fast, beta_slow))
-        if truncate:
-            low, high = math.floor(low), math.ceil(high)
-        low, high = max(low, 0), min(high, r - 1)
-        assert low < high
-        stay = [1 - clip((p - low) / (high - low)) for p in range(r // 2)]
-    else:
-        stay = [clip((length * t / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow)) for t in theta]
-    return [(1 - w) * t / s + w * t for w, t in zip(stay, theta)]
-
-
 COMPUTED = [1, 0.28109135, 0.077777778, 0.021081851, 0.0066666667, 0.0021081851, 0.00066666667, 0.00021081851]
 M = 1.0405465108
-assert all(abs(a - b) < 5e-9 for a, b in zip(frequencies(1.5, 16, 64), COMPUTED))
+assert all(abs(a - b) < 5e-9 for a, b in zip(yarn_frequencies(1.5, 16, 64), COMPUTED))
 cases = [
     {
         "name": "n 96, L 64",
@@ -57,7 +44,7 @@ for width, length, settings in [
     # One row of a text for every length: up to L, one past it, on both sides of a step, and far.
     for n in (length, length + 1, length + 16, 3 * length + 1, 100_000):
         s = scale_at(n, length, settings.get("scale_step", 1))
-        theta, m = frequencies(s, r, length, **how), 1.0 if s <= 1 else 0.1 * math.log(s) + 1
+        theta, m = yarn_frequencies(s, r, length, **how), 1.0 if s <= 1 else 0.1 * math.log(s) + 1
         said = {
             "name": f"n {n} d {width} L {length} " + " ".join(f"{k}={v}" for k, v in settings.items()),
             "from": "formula",

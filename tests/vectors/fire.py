@@ -3,16 +3,16 @@
 Ablations: without a threshold psi(i) for psi(max(L, i)), and 0/0 is 0 (eq. 22); psi(d) = d besides (eq. 21); one more
 activation after the last layer.
 
-f is an MLP of one number, evaluated here pair by pair, neuron by neuron. Plain Python, float64. `computed` values (5 or 6
-digits): A (c 0.1, L 512), B (c 1, L 2, no eps), C (i 4, c 1: eq. 21, eq. 22, eq. 23 with L 8), D (B's rows through
--3 relu(x) + 2 relu(0.5 - x) + 0.25). Where the coordinate itself is asked for, f is the identity (no hidden layer, weight 1,
-bias 0). Smooth activations: `approximation` is the bound on chords between 4,096 points, which all backends but the reference
-may use: max|f''| / (8 · 4095^2), with f'' from second differences on [0, 1].
+f is an MLP of one number, evaluated here pair by pair, neuron by neuron. Plain Python, float64. `computed` values (5 or
+6 digits): A (c 0.1, L 512), B (c 1, L 2, no eps), C (i 4, c 1: eq. 21, eq. 22, eq. 23 with L 8), D (B's rows through -3
+relu(x) + 2 relu(0.5 - x) + 0.25). Where the coordinate itself is asked for, f is the identity (no hidden layer, weight
+1, bias 0). Smooth activations: `approximation` is the bound on chords between 4,096 points, which all backends but the
+reference may use: max|f''| / (8 · 4095^2), with f'' from second differences on [0, 1].
 """
 
 import math
 
-from shared import write
+from shared import numbers, write
 
 ACTIVATIONS = {
     "relu": lambda x: max(x, 0.0),
@@ -47,15 +47,6 @@ def chord_error(layers, activation, final):
     f = [mlp(n * step, layers, activation, final) for n in range(1001)]
     second = [abs(a - 2 * b + c) / step**2 for x, y, z in zip(f, f[1:], f[2:]) for a, b, c in zip(x, y, z)]
     return 1.02 * max(second) / (8 * 4095**2)
-
-
-def numbers(count, seed):
-    """Numbers in -1 ... 1 from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(seed / 2**30 - 1, 6))
-    return out
 
 
 def make_layers(sizes, seed):

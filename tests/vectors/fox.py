@@ -1,7 +1,7 @@
 """FoX: b_ij = sum over l = j + 1 ... i of ln f_l, f_t = sigmoid(<w_h, x_t> + b_h), over the tokens of i's own document.
 
-Lin et al. 2025, eq. 4 ff.; zhixuan-lin/forgetting-transformer, the gate of type "full". Plain Python, float64, every pair
-summed anew. The paper has no digits of a bias in print, so nothing here is.
+Lin et al. 2025, eq. 4 ff.; zhixuan-lin/forgetting-transformer, the gate of type "full". Plain Python, float64, every
+pair summed anew. The paper has no digits of a bias in print, so nothing here is.
 """
 
 import math

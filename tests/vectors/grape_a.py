@@ -1,16 +1,13 @@
-"""GrapeA: b = -(i - j) m_h softplus(omega_h) (softplus(<v_h, q_i> / sqrt d) + softplus(<u_h, k_j> / sqrt d)), m_h as in ALiBi.
+"""GrapeA: b = -(i - j) m_h softplus(omega_h) (softplus(<v_h, q_i> / sqrt d) + softplus(<u_h, k_j> / sqrt d)), m_h as in
+ALiBi.
 
-u and v are divided by their lengths, unless `normalized` is false. Zhang et al. 2025, GRAPE, eq. 4.6; model-architectures/GRAPE,
-llama-mha-grape-a-querykeygated.py. Plain Python, float64. No digits are in print.
+u and v are divided by their lengths, unless `normalized` is false. Zhang et al. 2025, GRAPE, eq. 4.6;
+model-architectures/GRAPE, llama-mha-grape-a-querykeygated.py. Plain Python, float64. No digits are in print.
 """
 
 import math
 
-from shared import dot, numbers, table, write
-
-
-def softplus(z):
-    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+from shared import dot, numbers, softplus, table, write
 
 
 def case(name, heads, dim, query, key, *, gates="both", normalized=True, omega=None, seed=0, scale=0.5, given=None):

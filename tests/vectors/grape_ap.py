@@ -1,8 +1,9 @@
-"""GrapeAP: b_ij = slope_h * sum over l = j + 1 ... i of ln sigmoid(<a_i, R_l p_l> / w), over the tokens of i's own document.
+"""GrapeAP: b_ij = slope_h * sum over l = j + 1 ... i of ln sigmoid(<a_i, R_l p_l> / w), over the tokens of i's own
+document.
 
-p_l = W x_l / sqrt(mean square + 2^-23); R_l turns the pairs (c, c + w/2) by l radians, l the position; a_i is W x_i (code), p_i
-(paper) or R_i p_i (relative). Zhang et al. 2025, eq. 5.1 f.; model-architectures/GRAPE, llama-mha-grape-ap-v1.py. Plain Python,
-float64.
+p_l = W x_l / sqrt(mean square + 2^-23); R_l turns the pairs (c, c + w/2) by l radians, l the position; a_i is W x_i
+(code), p_i (paper) or R_i p_i (relative). Zhang et al. 2025, eq. 5.1 f.; model-architectures/GRAPE,
+llama-mha-grape-ap-v1.py. Plain Python, float64.
 """
 
 import math

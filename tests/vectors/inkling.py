@@ -1,7 +1,7 @@
 """Inkling's temperature: 1 + strength ln(max(1, (i + 1) / length)), i the position (0-based).
 
-huggingface/transformers, models/inkling, with the position ID in place of the token's index. Plain Python, float64. Its factor
-multiplies a bias too, which this encoding alone does not have.
+huggingface/transformers, models/inkling, with the position ID in place of the token's index. Plain Python, float64. Its
+factor multiplies a bias too, which this encoding alone does not have.
 """
 
 import math

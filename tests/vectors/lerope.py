@@ -1,7 +1,7 @@
 """LeRoPE: pair p is rotated by position * base^(-2p/r) * e^(alpha_p / divisor), where r of the d dims are rotated.
 
-transformers, models/mistral_large4 (divisor 1); Zhang et al. 2025 (GRAPE-M, non-contextual: e^(log_freq / 16)). Plain Python,
-float64.
+transformers, models/mistral_large4 (divisor 1); Zhang et al. 2025 (GRAPE-M, non-contextual: e^(log_freq / 16)). Plain
+Python, float64.
 """
 
 import math

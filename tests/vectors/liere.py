@@ -1,7 +1,8 @@
-"""LieRE: a block of m dims at position x is multiplied by expm(sum over axes a of x_a / unit · A_a), with A_a skew-symmetric.
+"""LieRE: a block of m dims at position x is multiplied by expm(sum over axes a of x_a / unit · A_a), with A_a
+skew-symmetric.
 
-StanfordMIMI/LieRE, models/rope_vit.py: the entries of A_a above the diagonal are learned, row by row here. No digits are in print.
-Plain Python. The exponentials are Taylor series in 60 decimal digits, and everything else is float64.
+StanfordMIMI/LieRE, models/rope_vit.py: the entries of A_a above the diagonal are learned, row by row here. No digits
+are in print. Plain Python. The exponentials are Taylor series in 60 decimal digits, and everything else is float64.
 """
 
 import math
@@ -34,7 +35,7 @@ def expm(a):
 
 
 def rotation(position, of_axes, m, unit):
-    """The matrix of a block; `of_axes` has its entries above the diagonal for each axis. A number is the position on every axis."""
+    """The matrix of a block of `of_axes`, its entries above the diagonal for each axis. A number is on every axis."""
     where = position if isinstance(position, list) else [position] * len(of_axes)
     matrix = [[Decimal(0)] * m for _ in range(m)]
     above = [(r, c) for r in range(m) for c in range(r + 1, m)]
@@ -99,8 +100,9 @@ far = [[0, 0], [3, 17], [999_999, 3], [1_000_000, 2]]
 three = [[0, 0, 0], [1, 2, 3], [40, 1, 7]]
 unit_vectors = [[float(r == c) for c in range(3)] for r in range(3)]
 cases = [
-    # Quarter turns on two axes do not commute. On the first axis e_0 turns to -e_1 and e_1 to e_0; on the second e_1 turns to -e_2
-    # and e_2 to e_1. So the key e_0 at (1, 0) is -e_1, the query e_2 at (0, 1) is e_1, and their product is -1.
+    # Quarter turns on two axes do not commute. On the first axis e_0 turns to -e_1 and e_1 to e_0; on the second e_1
+    # turns to -e_2 and e_2 to e_1. So the key e_0 at (1, 0) is -e_1, the query e_2 at (0, 1) is e_1, and their product
+    # is -1.
     case(
         "by hand",
         [[[[2 * math.pi, 0.0, 0.0]]], [[[0.0, 0.0, 2 * math.pi]]]],

@@ -1,8 +1,9 @@
-"""Llama 3: pair p has the wavelength w = 2 pi / theta_p, theta_p = base^(-2p/r). w > L / low: theta_p / s. w < L / high: theta_p.
-Between: (1 - u) theta_p / s + u theta_p with u = (L / w - low) / (high - low); L the trained length, s the factor, low and high
-low_freq_factor and high_freq_factor.
+"""Llama 3: pair p has the wavelength w = 2 pi / theta_p, theta_p = base^(-2p/r). w > L / low: theta_p / s. w < L /
+high: theta_p. Between: (1 - u) theta_p / s + u theta_p with u = (L / w - low) / (high - low); L the trained length, s
+the factor, low and high low_freq_factor and high_freq_factor.
 
-Plain Python, float64; `printed`: the frequencies of Llama-3.2-1B as a float32 program gives them (10 digits, 7 of them sure).
+Plain Python, float64; `printed`: the frequencies of Llama-3.2-1B as a float32 program gives them (10 digits, 7 of them
+sure).
 """
 
 import math
@@ -38,7 +39,7 @@ cases = [
         "name": "Llama-3.2-1B",
         "what": "rotated",
         "from": "printed",
-        "source": "RopeLlama3Tests.cs of HFLabs.ML.LLM.LevelZero.Tests, a public test: what transformers' formula gives in float32",
+        "source": "RopeLlama3Tests.cs of HFLabs.ML.LLM.LevelZero.Tests, a public test: transformers' formula, float32",
         "atol": 5e-7,
         "rtol": 0.0,
         "context": {"head_dim": 64, "train_length": 8192},

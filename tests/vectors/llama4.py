@@ -1,7 +1,7 @@
 """Llama 4's temperature: 1 + strength ln(1 + floor((i + 1) / step)), i the position (0-based).
 
-huggingface/transformers, models/llama4, with the position ID in place of the token's index. Plain Python, float64. Floors of
-whole numbers are exact.
+huggingface/transformers, models/llama4, with the position ID in place of the token's index. Plain Python, float64.
+Floors of whole numbers are exact.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Log-n scaling: max(1, ln(i + 1) / ln L), i the position (0-based), L the trained length.
 
-Plain Python, float64, by the change of base in two other ways: log_L(i + 1), and exact ratios where both are powers of 2.
+Plain Python, float64, by the change of base in two other ways: log_L(i + 1), and exact ratios where both are powers of
+2.
 """
 
 import math

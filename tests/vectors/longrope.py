@@ -1,8 +1,10 @@
-"""LongRoPE: pair p turns by position base^(-2p/r) / lambda_p; lambda is short_factor while the furthest position + 1 is at
-most L, the trained length, and long_factor beyond; queries and keys times sqrt(1 + ln s / ln L) (1 for s <= 1), or
-attention_factor. Without lists: 1 for short_factor, and for long_factor NTK-aware scaling by s, base' = base s^(r / (r - 2)).
+"""LongRoPE: pair p turns by position base^(-2p/r) / lambda_p; lambda is short_factor while the furthest position + 1 is
+at most L, the trained length, and long_factor beyond; queries and keys times sqrt(1 + ln s / ln L) (1 for s <= 1), or
+attention_factor. Without lists: 1 for short_factor, and for long_factor NTK-aware scaling by s, base' = base s^(r / (r
+- 2)).
 
-Plain Python, float64; `printed`: the factor of Phi-3-mini-128k and Phi-4-mini (s 32, L 4096), in the graphs that compilers print.
+Plain Python, float64; `printed`: the factor of Phi-3-mini-128k and Phi-4-mini (s 32, L 4096), in the graphs that
+compilers print.
 """
 
 import math
@@ -26,7 +28,7 @@ cases = [
         "name": "Phi-3-mini-128k, Phi-4-mini",
         "what": "rotated",
         "from": "printed",
-        "source": "a constant in public programs for Phi-3-mini-128k and Phi-4-mini, and in graphs that compilers print of them",
+        "source": "a constant in public programs for Phi-3-mini-128k and Phi-4-mini, and in printed graphs of them",
         "atol": 1e-15,
         "rtol": 0.0,
         "context": {"head_dim": 4, "train_length": 4096},

@@ -17,7 +17,7 @@ def scripts() -> list[Path]:
 
 
 def run(script: Path) -> dict[str, Any]:
-    """What a script says, in an interpreter that has the standard library, `shared.py` and nothing else (no site packages)."""
+    """What a script says, in an interpreter that has only the standard library and `shared.py`."""
     code = f"import runpy, sys; sys.path.append({str(HERE)!r}); runpy.run_path({str(script)!r}, run_name='__main__')"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     if ran.returncode:

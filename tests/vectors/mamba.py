@@ -3,13 +3,13 @@
     xn      = x / sqrt(mean x² + 1e-5) norm                        RMSNorm
     a | z   = in_proj xn
     a_t,c   = silu(conv1d.bias_c + sum over k of conv1d.weight_c,k a_(t−3+k),c),  k = 0 ... 3
-    r | B | C = x_proj a;     dt = ln(1 + exp(s)),  s = dt_proj r + dt_proj.bias; s itself above 20, as the kernels have it
+    r | B | C = x_proj a;     dt = ln(1 + exp(s)),  s = dt_proj r + dt_proj.bias; s itself above 20, as in the kernels
     h_t,c,n = exp(−exp(A_log_c,n) dt_t,c) h_(t−1),c,n + dt_t,c B_t,n a_t,c
     out_t   = out_proj of (sum over n of C_t,n h_t,c,n + D_c a_t,c) silu(z_t,c)
 
-Each document begins with no state, and its convolution sees none of another. Plain Python, float64, one number after the other;
-a token's state is summed over all tokens before it, not carried on. The paper has no digits of an output in print, so nothing
-here is.
+Each document begins with no state, and its convolution sees none of another. Plain Python, float64, one number after
+the other; a token's state is summed over all tokens before it, not carried on. The paper has no digits of an output in
+print, so nothing here is.
 """
 
 import math

@@ -1,6 +1,7 @@
 """The temperature of Mistral Large 4: scale_h ln(i + 1) + bias_h, i the position (0-based).
 
-huggingface/transformers, models/mistral_large4 (`MistralLarge4TextSoftmaxScaling`), without its rounding. Plain Python, float64.
+huggingface/transformers, models/mistral_large4 (`MistralLarge4TextSoftmaxScaling`), without its rounding. Plain Python,
+float64.
 """
 
 import math

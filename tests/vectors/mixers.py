@@ -1,4 +1,5 @@
-"""Mixers of tokens other than softmax attention, as recurrences: one token after the other, from the formulas of the papers.
+"""Mixers of tokens other than softmax attention, as recurrences: one token after the other, from the formulas of the
+papers.
 
 LSTM (Hochreiter & Schmidhuber 1997, Gers et al. 2000), gates in the order i, f, g, o:
     i, f, g, o = W_ih x_t + b_ih + W_hh h_(t-1) + b_hh
@@ -19,12 +20,12 @@ RWKV-4 (Peng et al. 2023), for each channel, w = exp(time_decay), u = time_first
 Hyena (Poli et al. 2023) of order 2, with the training length L = 100:
     v, x1, x2: W_in x and b_in, convolved over 3 tokens, the last weight is that of the token
     z = v; for n = 1, 2: z_t = xn_t (sum over s <= t of hn(t-s) z_s + Dn z_t);  W_out z + b_out
-    hn(t)_c = (exp(-a_c t / (L-1)) + 0.05) FFN_n,c, a_c = ln(100) / 1.5 ... ln(100) / 0.3 in equal steps over the channels
+    hn(t)_c = (exp(-a_c t / (L-1)) + 0.05) FFN_n,c, a_c = ln(100) / 1.5 ... ln(100) / 0.3 in equal steps over channels
     FFN of t / (L-1), cos(2 pi f t / L), -sin(2 pi f t / L) for 16 numbers f = 0.0001 ... 15 in equal steps;
     three layers sin(frequency (W y + b)), and a last matrix, whose rows are those of h1, then those of h2
 
-Each document begins with an empty state. Plain Python, float64. The expected values are what the mixer returns for its input x,
-without norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
+Each document begins with an empty state. Plain Python, float64. The expected values are what the mixer returns for its
+input x, without norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
 """
 
 import math

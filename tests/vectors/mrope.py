@@ -1,12 +1,11 @@
 """M-RoPE: pair p is rotated by x_a base^(-2p/r), where axis a (time, row, column) owns the pair.
 
-Chunked sections as transformers' Qwen2-VL and GLM-4V (a list of pairs, split by sections), interleaved ones as Qwen3-VL (time owns
-all pairs, then row gets 1, 4, 7, ... and column 2, 5, 8, ... below 3 times their sections). Plain Python, float64.
+Chunked sections as transformers' Qwen2-VL and GLM-4V (a list of pairs, split by sections), interleaved ones as Qwen3-VL
+(time owns all pairs, then row gets 1, 4, 7, ... and column 2, 5, 8, ... below 3 times their sections). Plain Python,
+float64.
 """
 
-import math
-
-from shared import logits, vector, write
+from shared import axes_cases, write
 
 
 def owners(sections, order):
@@ -24,20 +23,8 @@ def angles(position, own, base):
     return [where[axis] * base ** (-p / len(own)) for p, axis in enumerate(own)]
 
 
-def rotate(x, radians, layout):
-    out = list(x)
-    for p, angle in enumerate(radians):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + len(radians))
-        out[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-        out[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
-    return out
-
-
-def rotated(rows, rotation, layout):
-    return [rotate(x, radians, layout) for x, radians in zip(rows, rotation)]
-
-
-# Qwen2-VL: 16, 24, 24 of 64 pairs; Qwen3-VL: 24, 20, 20. At smaller heads, row and column have 3/8 or 5/16, rounded down.
+# Qwen2-VL: 16, 24, 24 of 64 pairs; Qwen3-VL: 24, 20, 20. In smaller heads, row and column have 3/8 or 5/16, rounded
+# down.
 image = [[1, 1, 1], [1, 1, 2], [1, 2, 1]]
 cases = []
 for width, sections, order, settings, at in [
@@ -63,12 +50,5 @@ for width, sections, order, settings, at in [
         "name": f"d {width} {'far ' * far}" + " ".join(f"{k}={v}" for k, v in settings.items()),
     }
     rotation = [angles(p, own, base) for p in at]
-    x, q, k = ([vector(width, seed + n) for n in range(len(at))] for seed in (1, 11, 23))
-    cases.append({**said, "what": "rotated", "positions": at, "x": x, "expected": rotated(x, rotation, layout)})
-    if width > 16:
-        continue
-    scale = 1 / math.sqrt(width)
-    turned_q, turned_k = (rotated(rows, rotation, layout) for rows in (q, k))
-    rows = {"query": at, "key": at, "q": [q], "k": [k], "scale": scale}
-    cases.append({**said, "what": "logits", **rows, "expected": [logits(turned_q, turned_k, scale)]})
+    cases += axes_cases(said, width, at, rotation, layout)[: 1 if width > 16 else 2]
 write("MRoPE", __doc__, cases)

@@ -1,7 +1,8 @@
-"""NTK-aware scaling: RoPE with the base times s^(r/(r-2)), r rotary dims, so that the first pair stays and the last is θ / s.
+"""NTK-aware scaling: RoPE with the base times s^(r/(r-2)), r rotary dims, so that the first pair stays and the last is
+θ / s.
 
-Plain Python, float64, by the base (not by powers of s); the base and the frequencies `computed` for d 8, s 4 are typed in, and
-a unit vector shows their cosine and sine.
+Plain Python, float64, by the base (not by powers of s); the base and the frequencies `computed` for d 8, s 4 are typed
+in, and a unit vector shows their cosine and sine.
 """
 
 import math

@@ -1,9 +1,9 @@
 """NTK-by-parts: pair p turns by position theta_p (rho_p / s + 1 - rho_p), theta_p = base^(-2p/r), p = 0 ... r/2 - 1.
 
 ramp "index": b(n) = r ln(L / (2 pi n)) / (2 ln base) is the index of the pair that turns n times within the trained
-length L; low = b(beta_fast), high = b(beta_slow), rounded outwards (truncate) and moved into 0 ... r - 1; equal borders are
-0.001 apart; rho_p = (p - low) / (high - low), clipped to 0 ... 1. ramp "rotations": n_p = L theta_p / (2 pi), and 1 - rho_p =
-(n_p - beta_slow) / (beta_fast - beta_slow), clipped likewise.
+length L; low = b(beta_fast), high = b(beta_slow), rounded outwards (truncate) and moved into 0 ... r - 1; equal borders
+are 0.001 apart; rho_p = (p - low) / (high - low), clipped to 0 ... 1. ramp "rotations": n_p = L theta_p / (2 pi), and 1
+- rho_p = (n_p - beta_slow) / (beta_fast - beta_slow), clipped likewise.
 
 Plain Python, float64; `computed` borders and frequencies have 8 digits.
 """
@@ -40,7 +40,7 @@ def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, 
 
 cases = []
 
-# ---- computed: borders (checked here), frequencies (each pair alone, at the position where it turns by about 1 radian) ----
+# ---- computed: borders (checked here), frequencies (each pair alone, where it turns by about 1 radian) ----
 
 for (d, length), raw, rounded in [
     ((8, 64), (-0.497150, 1.008000), (0, 2)),

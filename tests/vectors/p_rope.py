@@ -1,4 +1,5 @@
-"""p-RoPE: the fastest floor(p d / 2) of the d/2 pairs turn as in RoPE over the whole head, base^(-2i/d); the others stay.
+"""p-RoPE: the fastest floor(p d / 2) of the d/2 pairs turn as in RoPE over the whole head, base^(-2i/d); the others
+stay.
 
 Plain Python, float64. Pairs are dims (2i, 2i+1), or ("half") (i, i + d/2).
 """

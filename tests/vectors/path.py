@@ -1,77 +1,24 @@
-"""PaTH: <q_i, H_i H_i-1 ... H_j+1 k_j> with H_t = I - beta_t w_t w_t^T, over the tokens of the query's document after the key.
+"""PaTH: <q_i, H_i H_i-1 ... H_j+1 k_j> with H_t = I - beta_t w_t w_t^T, over the tokens of the query's document after
+the key.
 
-w_t = y / sqrt(|y|^2 + 1e-6), y = silu(sum over n of c_n z_(t - n)), z = A B x; beta_t = 2 sigmoid(<u, x_t> + b). Yang et al. 2025,
-"PaTH Attention"; fla, layers/path_attn.py. Plain Python, float64; every matrix H_t is applied to the key, one after the other, and
-every convolution computed anew. No digits are in print.
+w_t = y / sqrt(|y|^2 + 1e-6), y = silu(sum over n of c_n z_(t - n)), z = A B x; beta_t = 2 sigmoid(<u, x_t> + b). Yang
+et al. 2025, "PaTH Attention"; fla, layers/path_attn.py. Plain Python, float64; every matrix H_t is applied to the key,
+one after the other, and every convolution computed anew. No digits are in print.
 """
 
 import math
 
-from shared import directions, dot, numbers, reflected, sigmoid, table, tables, write
-
-
-def case(name, parameters, x, queries=None, *, heads=None, documents=None, key=None, seed=0, scale=0.5, q=None, k=None):
-    A, B, c, u, b = (parameters[n] for n in ("A", "B", "c", "u", "b"))
-    groups, dim, count = len(A), len(A[0]), len(x)
-    heads, queries = heads or groups, queries or count
-    key = list(range(count)) if key is None else key
-    q = q or [table(queries, dim, seed + 31 * h + 1) for h in range(heads)]
-    k = k or [table(count, dim, seed + 31 * h + 2) for h in range(heads)]
-    ids = documents or [0] * count
-    w, expected = directions(A, B, c, x, ids), []
-    for h in range(heads):
-        g, rows = h // (heads // groups), []
-        beta = [2 * sigmoid(dot(u[g], xt) + b[g]) for xt in x]
-        for n in range(queries):
-            i, row = count - queries + n, []
-            for j in range(count):
-                if j > i or ids[j] != ids[i]:
-                    row.append(None)
-                    continue
-                vector = k[h][j]
-                for t in range(j + 1, i + 1):
-                    if ids[t] == ids[i]:
-                        vector = reflected(vector, w[g][t], beta[t])
-                row.append(scale * dot(q[h][n], vector))
-            rows.append(row)
-        expected.append(rows)
-    settings = {"rank": len(B), "width": len(c[0][0])} | ({"key_heads": groups} if groups != heads else {})
-    made = {
-        "name": name,
-        "what": "logits",
-        "from": "formula",
-        "atol": 1e-12,
-        "rtol": 1e-12,
-        "context": {"num_heads": heads, "head_dim": dim, "d_model": len(B[0])},
-        "settings": settings,
-        "parameters": parameters,
-        "query": key[count - queries :],
-        "key": key,
-        "x": x,
-        "q": q,
-        "k": k,
-        "scale": scale,
-    }
-    return made | ({"documents": documents} if documents else {}) | {"expected": expected}
-
-
-def parameters(groups, dim, d_model, seed, rank=3, width=3, size=1.0):
-    return {
-        "A": tables(groups, dim, rank, seed, size),
-        "B": table(rank, d_model, seed + 1, size),
-        "c": tables(groups, dim, width, seed + 2, size),
-        "u": table(groups, d_model, seed + 3, size),
-        "b": numbers(groups, seed + 4),
-    }
+from shared import path_case, path_parameters, table, write
 
 
 def random_case(name, groups, dim, d_model, count, queries=None, *, seed, more=None, **others):
-    own = parameters(groups, dim, d_model, seed, **(more or {}))
-    return case(name, own, table(count, d_model, seed + 5, 2.0), queries, seed=seed, **others)
+    own = path_parameters(groups, dim, d_model, seed, **(more or {}))
+    return path_case(name, own, table(count, d_model, seed + 5, 2.0), queries, seed=seed, **others)
 
 
-# w is e1, e2, e1 up to 1e-12 of their length, because silu of a large number is that number; beta is 1, 2, 0.5: log-odds of half of
-# it, where 2 needs an infinite one and 40 comes close enough. The logits can be computed by hand: 1; 1, 0; -1.5, 1, 1.
+# w is e1, e2, e1 up to 1e-12 of their length, because silu of a large number is that number; beta is 1, 2, 0.5, from
+# log-odds of half of it, where 2 needs an infinite one and 40 comes close enough. The logits can be computed by hand:
+# 1; 1, 0; -1.5, 1, 1.
 BY_HAND = {
     "A": [[[1e6, 0.0], [0.0, 1e6]]],
     "B": [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]],
@@ -79,7 +26,7 @@ BY_HAND = {
     "u": [[0.0, 0.0, 40.0, -math.log(3)]],
     "b": [0.0],
 }
-hand = case(
+hand = path_case(
     "by hand",
     BY_HAND,
     [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]],

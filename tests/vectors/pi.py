@@ -1,6 +1,8 @@
-"""Position Interpolation: RoPE whose every pair turns at θ / s, s the factor; pairs are dims (2p, 2p+1), or ("half") (p, p + r/2).
+"""Position Interpolation: RoPE whose every pair turns at θ / s, s the factor; pairs are dims (2p, 2p+1), or ("half")
+(p, p + r/2).
 
-Plain Python, float64; the frequencies `computed` (d 8, s 4) are typed in, and a unit vector shows their cosine and sine.
+Plain Python, float64; the frequencies `computed` (d 8, s 4) are typed in, and a unit vector shows their cosine and
+sine.
 """
 
 import math

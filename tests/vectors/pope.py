@@ -1,15 +1,12 @@
-"""PoPE: scale * sum over c of softplus(q_c) softplus(k_c) cos((j - i) base^(-c/d) + delta_c), delta clamped to -2 pi ... 0.
+"""PoPE: scale * sum over c of softplus(q_c) softplus(k_c) cos((j - i) base^(-c/d) + delta_c), delta clamped to -2 pi
+... 0.
 
 Gopalakrishnan et al. 2025; lucidrains/PoPE-pytorch, PoPE_pytorch/pope.py. Plain Python, float64.
 """
 
 import math
 
-from shared import table, write
-
-
-def softplus(x):
-    return math.log1p(math.exp(-abs(x))) + max(x, 0.0)
+from shared import softplus, table, write
 
 
 def logit(q, k, i, j, delta, base, scale, clamp):

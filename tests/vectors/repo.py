@@ -1,23 +1,15 @@
 """RePo: q_t and k_t of head h are rotated by z_h(x_t) * base^(-2p/d), z_h(x) = <w_h, silu(U x) * (V x)>.
 
-Li, Zhao and Sproat 2025; SakanaAI/repo, OLMo/olmo/model.py, `swigluex_multihead`: final_map(silu(gate_map(x)) * content_map(x)).
-Plain Python, float64. A pair is a complex number, which is multiplied by e^(i angle). No digits are in print.
+Li, Zhao and Sproat 2025; SakanaAI/repo, OLMo/olmo/model.py, `swigluex_multihead`: final_map(silu(gate_map(x)) *
+content_map(x)). Plain Python, float64. A pair is a complex number, which is multiplied by e^(i angle). No digits are in
+print.
 """
 
-import cmath
-
-from shared import dot, product, silu, table, write
+from shared import dot, product, silu, table, turned, write
 
 
 def position(U, V, w, x):
     return dot(w, [silu(dot(u, x)) * dot(v, x) for u, v in zip(U, V)])
-
-
-def turned(x, z, base, layout):
-    """The pairs of a vector as complex numbers, rotated."""
-    d = len(x)
-    pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + d // 2) for p in range(d // 2)]
-    return [complex(x[a], x[b]) * cmath.exp(1j * z * base ** (-2 * p / d)) for p, (a, b) in enumerate(pairs)]
 
 
 def case(name, U, V, w, x, queries=None, *, dim, base=None, layout=None, documents=None, key=None, seed=0, scale=0.5):
@@ -30,12 +22,14 @@ def case(name, U, V, w, x, queries=None, *, dim, base=None, layout=None, documen
     expected = []
     for qh, kh, wh in zip(q, k, w):
         z = [position(U, V, wh, xt) for xt in x]
-        turn = lambda v, t: turned(v, z[t], base or 500000.0, layout or "interleaved")  # noqa: B023, E731
+        angles = [[zt * (base or 500000.0) ** (-2 * p / dim) for p in range(dim // 2)] for zt in z]
+        turned_k = [turned(v, at, layout or "interleaved") for v, at in zip(kh, angles)]
         rows = []
         for n, qi in enumerate(qh):
             i = count - queries + n
+            left = turned(qi, angles[i], layout or "interleaved")
             seen = [j <= i and ids[j] == ids[i] for j in range(count)]
-            rows.append([scale * product(turn(qi, i), turn(kh[j], j)) if seen[j] else None for j in range(count)])
+            rows.append([scale * product(left, turned_k[j]) if seen[j] else None for j in range(count)])
         expected.append(rows)
     made = {
         "name": name,

@@ -1,25 +1,18 @@
 """RoPE-Mixed: pair p of head h is rotated by sum over axes a of x_a f[a][h][p], with learned f. No digits are in print.
 
-naver-ai/rope-vit, models/vit_rope.py (compute_mixed_cis) for 2 axes. Plain Python, float64. A pair is a complex number, which is
-multiplied by e^(i angle).
+naver-ai/rope-vit, models/vit_rope.py (compute_mixed_cis) for 2 axes. Plain Python, float64. A pair is a complex number,
+which is multiplied by e^(i angle).
 """
 
-import cmath
 import math
 
-from shared import product, table, write
+from shared import product, table, turned, write
 
 
 def angles(position, f):
     """The angle of each pair; f has a list of pairs for each axis. A single number is the position on every axis."""
     where = position if isinstance(position, list) else [position] * len(f)
     return [math.fsum(x * of_axis[p] for x, of_axis in zip(where, f)) for p in range(len(f[0]))]
-
-
-def turned(x, radians, layout):
-    n = len(radians)
-    pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + n) for p in range(n)]
-    return [complex(x[a], x[b]) * cmath.exp(1j * angle) for (a, b), angle in zip(pairs, radians)]
 
 
 def case(name, f, query, key, q, k, *, atol=1e-12, scale=0.5, **settings):

@@ -1,20 +1,16 @@
-"""SelectiveRoPE: q_t and k_t of head h are rotated by base^(-2p/d) * (phi_1 + ... + phi_t), over the tokens of one document.
+"""SelectiveRoPE: q_t and k_t of head h are rotated by base^(-2p/d) * (phi_1 + ... + phi_t), over the tokens of one
+document.
 
-phi_s = g_s f(sum over n of c_n y_(s - n)), u: the input with each head's part divided by sqrt(sum of squares + 1e-6). y = A B u, or
-in the full-rank projection y = s_h <v_hp, u's part of head h> / |v_hp|. f is silu(x) = x / (1 + e^-x), or nothing. g_s = 1 / (1 +
-e^-(<G_h, u_s> + b_h)), or 1. Movahedi et al. 2025; timurcarstensen/selective-rope, modules/rotary.py, whose l2_norm is that of
-flash-linear-attention. Plain Python, float64, every sum anew. A pair is a complex number, which is multiplied by e^(i angle). No
-digits are in print.
+phi_s = g_s f(sum over n of c_n y_(s - n)), u: the input with each head's part divided by sqrt(sum of squares + 1e-6). y
+= A B u, or in the full-rank projection y = s_h <v_hp, u's part of head h> / |v_hp|. f is silu(x) = x / (1 + e^-x), or
+nothing. g_s = 1 / (1 + e^-(<G_h, u_s> + b_h)), or 1. Movahedi et al. 2025; timurcarstensen/selective-rope,
+modules/rotary.py, whose l2_norm is that of flash-linear-attention. Plain Python, float64, every sum anew. A pair is a
+complex number, which is multiplied by e^(i angle). No digits are in print.
 """
 
-import cmath
 import math
 
-from shared import dot, numbers, product, table, tables, write
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
+from shared import dot, numbers, product, sigmoid, table, tables, turned, write
 
 
 def normalized(x, heads):
@@ -61,12 +57,6 @@ def angles(weights, x, ids, base, activation):
             rows.append(row)
         out.append(rows)
     return out
-
-
-def turned(x, angle, layout):
-    d = len(x)
-    pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + d // 2) for p in range(d // 2)]
-    return [complex(x[a], x[b]) * cmath.exp(1j * radians) for (a, b), radians in zip(pairs, angle)]
 
 
 def case(name, weights, x, queries=None, *, key=None, documents=None, seed=0, scale=0.5, **settings):

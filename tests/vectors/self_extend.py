@@ -2,8 +2,8 @@
 
 f = i - j below W; else floor(i / G) - floor(j / G) + W - floor(W / G).
 
-Jin et al. 2024, algorithm 1, with the last term rounded down. With G 4 and W 8, the distances 7, 8, 9, 12 and 40 of i = 40 become
-7, 8, 9, 9 and 16. Plain Python, float64.
+Jin et al. 2024, algorithm 1, with the last term rounded down. With G 4 and W 8, the distances 7, 8, 9, 12 and 40 of i =
+40 become 7, 8, 9, 9 and 16. Plain Python, float64.
 """
 
 from shared import distance_cases, write

@@ -1,5 +1,6 @@
 """What several scripts of this folder share: plain Python in float64, without Lengthwise."""
 
+import cmath
 import json
 import math
 
@@ -25,6 +26,13 @@ def numbers(count, seed, size=1.0):
     return out
 
 
+def waves(seed, *shape):
+    """Numbers between -1 and 1, from a sine."""
+    if len(shape) > 1:
+        return [waves(seed * 31 + n + 1, *shape[1:]) for n in range(shape[0])]
+    return [math.sin(1.7 * seed + 2.3 * n + 0.5 * n * n) for n in range(shape[0])]
+
+
 def table(rows, columns, seed, size=1.0):
     flat = numbers(rows * columns, seed, size)
     return [flat[r * columns : r * columns + columns] for r in range(rows)]
@@ -39,6 +47,14 @@ def tables(count, rows, columns, seed, size=1.0):
 
 def dot(a, b):
     return math.fsum(x * y for x, y in zip(a, b))
+
+
+def mean(mass, vectors):
+    return [dot(mass, column) / math.fsum(mass) for column in zip(*vectors)]
+
+
+def softplus(z):
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
 def sigmoid(z):
@@ -62,6 +78,13 @@ def product(a, b):
     return math.fsum((x * y.conjugate()).real for x, y in zip(a, b))
 
 
+def turned(x, angles, layout):
+    """The pairs of a vector as complex numbers, rotated by angles in radians."""
+    n = len(angles)
+    pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + n) for p in range(n)]
+    return [complex(x[a], x[b]) * cmath.exp(1j * angle) for (a, b), angle in zip(pairs, angles)]
+
+
 def rotate(x, position, theta, layout="interleaved", m=1.0):
     """Turn pair p by position · theta[p] radians and multiply it by m; dimensions without a pair stay."""
     out = list(x)
@@ -80,7 +103,7 @@ def logits(q, k, scale):
 
 
 def rotary_logits(said, width, at, theta, layout="interleaved", m=1.0, period=None):
-    """A case with the logits of queries and keys at the positions `at`, after a rotation. They repeat after `period` positions."""
+    """A case with the logits at the positions `at` after a rotation. q and k repeat after `period` positions."""
     q, k = ([vector(width, seed + (p % period if period else p)) for p in at] for seed in (11, 23))
     turned_q, turned_k = ([rotate(v, p, theta, layout, m) for v, p in zip(rows, at)] for rows in (q, k))
     scale = 1 / math.sqrt(width)
@@ -98,6 +121,34 @@ def rotary_cases(said, width, theta, layout="interleaved", m=1.0, *, near=None, 
         rotated = {"atol": tolerance, "positions": positions, "x": x, "expected": expected}
         cases.append({"name": said["name"], "what": "rotated"} | said | rotated)
     return [*cases, rotary_logits(said | {"atol": atol}, width, at or [0, 1, 4, 900], theta, layout, m)]
+
+
+def yarn_frequencies(s, r, length, base=1e4, beta_fast=32.0, beta_slow=1.0, ramp="index", truncate=True):
+    theta = [base ** (-2 * p / r) for p in range(r // 2)]
+    if ramp == "index":
+        low, high = (r * math.log(length / (b * 2 * math.pi)) / (2 * math.log(base)) for b in (beta_fast, beta_slow))
+        if truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, r - 1)
+        assert low < high
+        stay = [1 - clip((p - low) / (high - low)) for p in range(r // 2)]
+    else:
+        stay = [clip((length * t / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow)) for t in theta]
+    return [(1 - w) * t / s + w * t for w, t in zip(stay, theta)]
+
+
+def axes_cases(said, width, at, rotation, layout):
+    """Rotated vectors, and logits, for tokens with the angles `rotation` at positions `at` on several axes."""
+    x, q, k = ([vector(width, seed + n) for n in range(len(at))] for seed in (1, 11, 23))
+    rotated_x, rotated_q, rotated_k = (
+        [rotate(v, 1, angles, layout) for v, angles in zip(rows, rotation)] for rows in (x, q, k)
+    )
+    scale = 1 / math.sqrt(width)
+    rows = {"query": at, "key": at, "q": [q], "k": [k], "scale": scale}
+    return [
+        {**said, "what": "rotated", "positions": at, "x": x, "expected": rotated_x},
+        {**said, "what": "logits", **rows, "expected": [logits(rotated_q, rotated_k, scale)]},
+    ]
 
 
 # ---- temperatures: factor(position, head, settings, parameters) multiplies the logits of a query ------------------
@@ -219,3 +270,76 @@ def reflected(k, w, beta):
     """(I - beta w w^T) k."""
     factor = beta * dot(w, k)
     return [n - factor * m for n, m in zip(k, w)]
+
+
+def path_case(
+    name,
+    parameters,
+    x,
+    queries=None,
+    *,
+    heads=None,
+    documents=None,
+    key=None,
+    seed=0,
+    scale=0.5,
+    q=None,
+    k=None,
+    scaled=False,
+):
+    """Logits of PaTH; with parameters of gates, of PaTH-FoX. `scaled`: the gates' bias is divided by sqrt(d)."""
+    A, B, c, u, b = (parameters[n] for n in ("A", "B", "c", "u", "b"))
+    groups, dim, count = len(A), len(A[0]), len(x)
+    heads, queries = heads or groups, queries or count
+    key = list(range(count)) if key is None else key
+    q = q or [table(queries, dim, seed + 31 * h + 1) for h in range(heads)]
+    k = k or [table(count, dim, seed + 31 * h + 2) for h in range(heads)]
+    ids = documents or [0] * count
+    w, expected = directions(A, B, c, x, ids), []
+    for h in range(heads):
+        g, rows = h // (heads // groups), []
+        beta = [2 * sigmoid(dot(u[g], xt) + b[g]) for xt in x]
+        gates = [0.0] * count
+        if "gate.w" in parameters:
+            gates = [math.log(sigmoid(dot(parameters["gate.w"][h], xt) + parameters["gate.b"][h])) for xt in x]
+        for n in range(queries):
+            i, row = count - queries + n, []
+            for j in range(count):
+                if j > i or ids[j] != ids[i]:
+                    row.append(None)
+                    continue
+                vector, between = k[h][j], [t for t in range(j + 1, i + 1) if ids[t] == ids[i]]
+                for t in between:
+                    vector = reflected(vector, w[g][t], beta[t])
+                bias = math.fsum(gates[t] for t in between) / (math.sqrt(dim) if scaled else 1)
+                row.append(scale * dot(q[h][n], vector) + bias)
+            rows.append(row)
+        expected.append(rows)
+    settings = {"rank": len(B), "width": len(c[0][0])} | ({"key_heads": groups} if groups != heads else {})
+    made = {
+        "name": name,
+        "what": "logits",
+        "from": "formula",
+        "atol": 1e-12,
+        "rtol": 1e-12,
+        "context": {"num_heads": heads, "head_dim": dim, "d_model": len(B[0])},
+        "settings": settings | ({"scaled_gate": True} if scaled else {}),
+        "parameters": parameters,
+        "query": key[count - queries :],
+        "key": key,
+        "x": x,
+        "q": q,
+        "k": k,
+        "scale": scale,
+    }
+    return made | ({"documents": documents} if documents else {}) | {"expected": expected}
+
+
+def path_parameters(groups, dim, d_model, seed, rank=3, width=3, size=1.0):
+    return {
+        "A": tables(groups, dim, rank, seed, size),
+        "B": table(rank, d_model, seed + 1, size),
+        "c": tables(groups, dim, width, seed + 2, size),
+        "u": table(groups, d_model, seed + 3, size),
+        "b": numbers(groups, seed + 4),
+    }

@@ -1,4 +1,5 @@
-"""Shaw: e_ij = scale <q_i, k_j + wK_r>, z_i = sum_j softmax(e_i)_j (v_j + wV_r), r = clip(j - i, -k, k); row r + k of a table.
+"""Shaw: e_ij = scale <q_i, k_j + wK_r>, z_i = sum_j softmax(e_i)_j (v_j + wV_r), r = clip(j - i, -k, k); row r + k of a
+table.
 
 Plain Python, float64, every pair by itself. `computed`: the clipped indices for k 4 and 8 tokens, and the extra logits
 of k 1, head_dim 2, wK = (1, 0), (0, 1), (1, 1), q = (2, 3). A table that counts -k ... k, met by a
@@ -7,21 +8,10 @@ query of 1, shows its index.
 
 import math
 
-from shared import write
+from shared import dot, mean, waves, write
 
 COMPUTED = {0: [0, 1, 2, 3, 4, 4, 4, 4], 5: [-4, -4, -3, -2, -1, 0, 1, 2]}
 EXTRA = {-3: 2, -2: 2, -1: 2, 0: 3, 1: 5, 2: 5}
-
-
-def numbers(seed, *shape):
-    """Numbers between -1 and 1 that anyone can make again."""
-    if len(shape) > 1:
-        return [numbers(seed * 31 + n + 1, *shape[1:]) for n in range(shape[0])]
-    return [math.sin(1.7 * seed + 2.3 * n + 0.5 * n * n) for n in range(shape[0])]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 
 def row(i, j, clip):
@@ -36,10 +26,6 @@ def logits(q, k, wk, query, key, clip, scale):
         [[logit(i, j, qi, kj) for j, kj in zip(key, keys, strict=True)] for i, qi in zip(query, queries, strict=True)]
         for queries, keys in zip(q, k, strict=True)
     ]
-
-
-def mean(mass, vectors):
-    return [dot(mass, column) / math.fsum(mass) for column in zip(*vectors, strict=True)]
 
 
 def output(q, k, v, wk, wv, positions, clip, scale):
@@ -112,8 +98,8 @@ for heads, dim, clip, scale, query, key in [
     (1, 3, 1, 1.0, [1_000_000], [0, 999_998, 999_999, 1_000_000]),
     (2, 3, 2, 0.7, [0, 1, 9, 10], [0, 1, 9, 10]),
 ]:
-    q, k = numbers(3, heads, len(query), dim), numbers(7, heads, len(key), dim)
-    wk = numbers(11, 2 * clip + 1, dim)
+    q, k = waves(3, heads, len(query), dim), waves(7, heads, len(key), dim)
+    wk = waves(11, 2 * clip + 1, dim)
     cases.append(
         case(
             f"k {clip}, head_dim {dim}, {heads} heads",
@@ -137,8 +123,8 @@ for heads, dim, clip, scale, positions in [
     (2, 4, 3, 0.5, [0, 1, 2, 3, 4, 5, 6]),
     (2, 3, 16, 0.57, [0, 2, 15, 16, 17, 33, 1000, 1_000_000]),
 ]:
-    q, k, v = (numbers(n, heads, len(positions), dim) for n in (2, 5, 9))
-    wk, wv = numbers(13, 2 * clip + 1, dim), numbers(17, 2 * clip + 1, dim)
+    q, k, v = (waves(n, heads, len(positions), dim) for n in (2, 5, 9))
+    wk, wv = waves(13, 2 * clip + 1, dim), waves(17, 2 * clip + 1, dim)
     cases.append(
         case(
             f"k {clip}, head_dim {dim}, {heads} heads, keys and values",

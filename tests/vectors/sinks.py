@@ -1,7 +1,7 @@
 """Sinks: the weight of key j is exp(z_ij) / (exp(s_h) + the sum over k of exp(z_ik)), for the visible keys k.
 
-huggingface/transformers, models/gpt_oss, appends s_h to the logits and drops its column after the softmax. Plain Python, float64,
-with the sum in the denominator.
+huggingface/transformers, models/gpt_oss, appends s_h to the logits and drops its column after the softmax. Plain
+Python, float64, with the sum in the denominator.
 """
 
 import math

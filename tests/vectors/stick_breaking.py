@@ -1,16 +1,12 @@
-"""Stick-breaking attention: w_ij = sigmoid(z_ij) times the product over the keys l between j and i of (1 - sigmoid(z_il)).
+"""Stick-breaking attention: w_ij = sigmoid(z_ij) times the product over the keys l between j and i of (1 -
+sigmoid(z_il)).
 
-Tan et al. 2025, equations 1 to 4. The current token has no weight, unless `current`; then it is one of the keys l. Plain Python,
-float64, products as they stand. With logits of 0 and three keys, the weights are 1/8, 1/4, 1/2, and the rest is 1/8.
+Tan et al. 2025, equations 1 to 4. The current token has no weight, unless `current`; then it is one of the keys l.
+Plain Python, float64, products as they stand. With logits of 0 and three keys, the weights are 1/8, 1/4, 1/2, and the
+rest is 1/8.
 """
 
-import math
-
-from shared import table, write
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
+from shared import sigmoid, table, write
 
 
 def weights(q, k, scale, current, documents):

@@ -2,8 +2,8 @@
 
 Both ways: B/2 buckets for each by the same rule of |d|, the second half for keys after the query.
 
-Plain Python, whole numbers. `computed`: the first distance that falls in each bucket, and some both ways. `printed`: the matrix
-of the NoPE paper for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1): a bias
+Plain Python, whole numbers. `computed`: the first distance that falls in each bucket, and some both ways. `printed`:
+the matrix of the NoPE paper for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1): a bias
 shows its bucket.
 """
 

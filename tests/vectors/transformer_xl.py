@@ -7,24 +7,13 @@ W_R the identity and u = v = 0, a query that is a unit vector shows one number o
 
 import math
 
-from shared import write
+from shared import dot, mean, waves, write
 
 COMPUTED = [
     [0.0, 0.0, 1.0, 1.0],
     [0.84147098, 0.00999983, 0.54030231, 0.99995],
     [0.90929743, 0.01999867, -0.41614684, 0.9998],
 ]
-
-
-def numbers(seed, *shape):
-    """Numbers between -1 and 1 that anyone can make again."""
-    if len(shape) > 1:
-        return [numbers(seed * 31 + n + 1, *shape[1:]) for n in range(shape[0])]
-    return [math.sin(1.7 * seed + 2.3 * n + 0.5 * n * n) for n in range(shape[0])]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 
 def sinusoid(d, width, base=10_000.0):
@@ -51,10 +40,6 @@ def logits(q, k, W_R, u, v, query, key, scale, far=None, base=10_000.0):
 def causal(rows):
     """A square, without keys after the query."""
     return [[[x if j <= i else None for j, x in enumerate(row)] for i, row in enumerate(head)] for head in rows]
-
-
-def mean(mass, vectors):
-    return [dot(mass, column) / math.fsum(mass) for column in zip(*vectors, strict=True)]
 
 
 def output(heads, v):
@@ -111,8 +96,8 @@ for name, heads, dim, width, scale, query, key, settings, extra in [
     ("both ways to 40", 2, 2, 4, 0.7, [12], AROUND, {"bidirectional": True, "max_distance": 40}, {"far": 40}),
     ("both ways to 1", 1, 2, 4, 0.7, [12], AROUND, {"bidirectional": True, "max_distance": 1}, {"far": 1}),
 ]:
-    q, k = numbers(3, heads, len(query), dim), numbers(7, heads, len(key), dim)
-    W_R, u, v = numbers(11, heads, dim, width), numbers(13, heads, dim), numbers(17, heads, dim)
+    q, k = waves(3, heads, len(query), dim), waves(7, heads, len(key), dim)
+    W_R, u, v = waves(11, heads, dim, width), waves(13, heads, dim), waves(17, heads, dim)
     found = logits(q, k, W_R, u, v, query, key, scale, **extra)
     both, square = settings.get("bidirectional", False), len(query) > 1
     cases.append(
@@ -134,7 +119,7 @@ for name, heads, dim, width, scale, query, key, settings, extra in [
         )
     )
     if square and not both:
-        values = numbers(23, heads, len(key), dim)
+        values = waves(23, heads, len(key), dim)
         cases.append(
             case(
                 f"{name}, output",
@@ -159,9 +144,9 @@ for name, parameters in {
     "the third term": {"W_R": [[[0.0] * 4] * 2], "v": [[0.0] * 2]},
     "the fourth term": {"u": [[0.0] * 2]},
 }.items():
-    given = {"W_R": numbers(2, 1, 2, 4), "u": numbers(5, 1, 2), "v": numbers(9, 1, 2), **parameters}
-    q = [[[0.0] * 2]] if "fourth" in name else numbers(3, 1, 1, 2)
-    k = numbers(7, 1, 8, 2) if "third" in name else [[[0.0] * 2] * 8]
+    given = {"W_R": waves(2, 1, 2, 4), "u": waves(5, 1, 2), "v": waves(9, 1, 2), **parameters}
+    q = [[[0.0] * 2]] if "fourth" in name else waves(3, 1, 1, 2)
+    k = waves(7, 1, 8, 2) if "third" in name else [[[0.0] * 2] * 8]
     key = [100_000, 99_999, 99_990, 99_000, 50_000, 1000, 1, 0]
     cases.append(
         case(

@@ -1,8 +1,9 @@
-"""Wall attention: q_i and k_j have the product sum over n of q_in k_jn f_j+1,n ... f_in, over the tokens of the document of i.
+"""Wall attention: q_i and k_j have the product sum over n of q_in k_jn f_j+1,n ... f_in, over the tokens of the
+document of i.
 
-f_tn = sigmoid(<w_n, x_t> + b_n). With a gate, FoX's bias ln f_j+1 + ... + ln f_i of a gate per head is added to the scaled product.
-Tilde Research 2026; fla, layers/wall_attn.py and ops/wall_attn/naive.py. Plain Python, float64, every product of gates anew. No
-digits are in print.
+f_tn = sigmoid(<w_n, x_t> + b_n). With a gate, FoX's bias ln f_j+1 + ... + ln f_i of a gate per head is added to the
+scaled product. Tilde Research 2026; fla, layers/wall_attn.py and ops/wall_attn/naive.py. Plain Python, float64, every
+product of gates anew. No digits are in print.
 """
 
 import math

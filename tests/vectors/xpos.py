@@ -1,7 +1,9 @@
-"""xPos: RoPE, and the product of pair i of a query at m and a key at n times ζ_i^((m - n) / B), ζ_i = (2i + γ r) / ((1 + γ) r).
+"""xPos: RoPE, and the product of pair i of a query at m and a key at n times ζ_i^((m - n) / B), ζ_i = (2i + γ r) / ((1
++ γ) r).
 
-Plain Python, float64, by m - n: no centre and no gains of their own. Pairs are dims (2i, 2i+1), or ("half") (i, i + r/2).
-What is `computed` (d 8, γ 0.4, B 512): ζ_i^(distance / 512), shown by unit vectors and the cosine of RoPE's angle.
+Plain Python, float64, by m - n: no centre and no gains of their own. Pairs are dims (2i, 2i+1), or ("half") (i, i +
+r/2). What is `computed` (d 8, γ 0.4, B 512): ζ_i^(distance / 512), shown by unit vectors and the cosine of RoPE's
+angle.
 """
 
 import math

@@ -1,31 +1,18 @@
-"""YaRN: NTK-by-parts frequencies; rotated queries and keys times m = g(s, a) / g(s, b), g(s, x) = 0.1 x ln s + 1 (1 for s <= 1),
-with a = mscale (1) and b = mscale_all_dim (0), or times attention_factor. The frequencies: theta_p / s where pair p is past the
-border high, theta_p before low, and a ramp over p between (low, high: the pairs that turn beta_fast and beta_slow times).
+"""YaRN: NTK-by-parts frequencies; rotated queries and keys times m = g(s, a) / g(s, b), g(s, x) = 0.1 x ln s + 1 (1 for
+s <= 1), with a = mscale (1) and b = mscale_all_dim (0), or times attention_factor. The frequencies: theta_p / s where
+pair p is past the border high, theta_p before low, and a ramp over p between (low, high: the pairs that turn beta_fast
+and beta_slow times).
 
 Plain Python, float64; `computed` m and frequencies (10 and 8 digits).
 """
 
 import math
 
-from shared import clip, rotary_cases, write
+from shared import rotary_cases, write, yarn_frequencies
 
 
 def g(s, x=1.0):
     return 1.0 if s <= 1 else 0.1 * x * math.log(s) + 1.0
-
-
-def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, ramp="index", truncate=True):
-    theta = [base ** (-2 * p / r) for p in range(r // 2)]
-    if ramp == "index":
-        low, high = (r * math.log(length / (b * 2 * math.pi)) / (2 * math.log(base)) for b in (beta_fast, beta_slow))
-        if truncate:
-            low, high = math.floor(low), math.ceil(high)
-        low, high = max(low, 0), min(high, r - 1)
-        assert low < high
-        stay = [1 - clip((p - low) / (high - low)) for p in range(r // 2)]
-    else:
-        stay = [clip((length * t / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow)) for t in theta]
-    return [(1 - w) * t / factor + w * t for w, t in zip(stay, theta)]
 
 
 COMPUTED = {"what": "rotated", "from": "computed", "rtol": 0.0}
@@ -97,12 +84,12 @@ for width, length, settings in [
     (20, 512, {"rotary_fraction": 0.6, "base": 500.0, "truncate": False}),
     (20, 512, {"rotary_fraction": 0.6, "beta_fast": 8.0, "beta_slow": 0.5, "layout": "half"}),
 ]:
-    skip = ("rotary_fraction", "layout", "attention_factor", "mscale", "mscale_all_dim")
+    skip = ("rotary_fraction", "layout", "factor", "attention_factor", "mscale", "mscale_all_dim")
     how = {k: v for k, v in settings.items() if k not in skip}
     layout, s = settings.get("layout", "interleaved"), settings.get("factor", 4.0)
     m = g(s, settings.get("mscale", 1.0)) / g(s, settings.get("mscale_all_dim", 0.0))
     m = settings.get("attention_factor", m)
-    theta = frequencies(int(settings.get("rotary_fraction", 1.0) * width + 1e-9), length, **how)
+    theta = yarn_frequencies(s, int(settings.get("rotary_fraction", 1.0) * width + 1e-9), length, **how)
     said = {
         "name": f"d {width} L {length} " + " ".join(f"{k}={v}" for k, v in settings.items()),
         "from": "formula",

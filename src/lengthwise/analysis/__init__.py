@@ -3,7 +3,7 @@
 Start with `findings(store, study)`. `Findings` is plain data for a report or a script. Nothing here imports torch.
 """
 
-from lengthwise.analysis.estimates import Estimate
+from lengthwise.analysis.estimates import Estimate, Interval, over_examples, over_seeds
 from lengthwise.analysis.findings import (
     Baseline,
     Findings,
@@ -13,7 +13,6 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.gather import findings, from_rows
-from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.kinds import Kind
 from lengthwise.analysis.ranks import (
     Ranking,

@@ -1,4 +1,4 @@
-"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
+"""Stored answers of measurements to means and intervals over seeds: what may be averaged, by encoding."""
 
 import math
 from collections import defaultdict
@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.estimates import Estimate, interval_of
-from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of, over_rounds
 from lengthwise.analysis.kinds import KIND_WORDS, length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
@@ -102,14 +101,14 @@ def summarize(
     if how == "median":
         return [_over_rounds(series.runs[0], y, by, where) for series in summary.series]
     bounds, share = summary.bounds(column), summary.is_share(column)
-    found = []
+    of_all_series = []
     for series in summary.series:
         of_key: dict[Key, list[Estimate]] = defaultdict(list)
         for run in series.runs[:1] if first_seed else series.runs:
             for key, estimate in _estimates(run, column, by, where, how).items():
                 of_key[key].append(estimate)
-        found.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
-    return found
+        of_all_series.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
+    return of_all_series
 
 
 def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[Key, Interval]:
@@ -299,9 +298,7 @@ def _length(answer: "AnswerRow") -> int:
 
 
 def _at_common_lengths(answers: Sequence["AnswerRow"]) -> list[list["AnswerRow"]]:
-    """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the
-    same ones.
-    """
+    """Return the answers at the lengths that all runs or pairs have. Without any, group the runs with the same ones."""
     lengths_of: dict[Any, set[int]] = defaultdict(set)
     for answer in answers:
         lengths_of[_compared(answer)].add(_length(answer))
@@ -346,15 +343,10 @@ def _summary(
         ),
         lengths=tuple(sorted({_length(answer) for answer in answers} - {0})),
         metric=metric,
-        facts=joint_facts(answers),
+        facts=joint(flat({k: v for k, v in answer.facts.items() if k not in COSTS}) for answer in answers),
         reference=reference,
         pairing=pairing,
     )
-
-
-def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
-    """Return the facts of all answers, flat. Where they differ, the value is a list of all values."""
-    return joint(flat({k: v for k, v in answer.facts.items() if k not in COSTS}) for answer in answers)
 
 
 def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """The findings of a study as plain data: everything that a page or a table shows, without its presentation."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.estimates import Estimate
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Estimate, Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
 from lengthwise.metrics import Metric
@@ -26,7 +25,6 @@ class Point:
     """An encoding's score at one length, over its seeds. `length` is in the task's unit."""
 
     length: int
-    out_of_distribution: bool
     interval: Interval
     seeds: tuple[Estimate, ...]
 
@@ -58,6 +56,15 @@ class Series:
 
     def point_at(self, length: int) -> Point | None:
         return self._by_length.get(length)
+
+    def by_seed(self, lengths: Collection[int]) -> dict[int, list[Estimate]]:
+        """Return the scores at these lengths of each seed that has a finite score at all of them."""
+        scores: dict[int, list[Estimate]] = {}
+        for length in lengths:
+            for score in point.seeds if (point := self.point_at(length)) else ():
+                if math.isfinite(score.mean):
+                    scores.setdefault(score.seed, []).append(score)
+        return {seed: of_seed for seed, of_seed in scores.items() if len(of_seed) == len(lengths)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +153,7 @@ class TaskFindings:
 
     @property
     def reference_length(self) -> int | None:
-        """Return the length that others are compared with: the longest evaluated length that was trained; None without
-        one.
-        """
+        """Return the length that others are compared with: the longest evaluated one that was trained, or None."""
         return max(self.of_kind("trained"), default=None)
 
     def has_failed(self, series: Series) -> bool:
@@ -250,9 +255,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong
-    to no study.
-    """
+    """The findings of one study, or of all in a store. `unlisted`: the number of runs that belong to no study."""
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()

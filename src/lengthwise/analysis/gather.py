@@ -126,7 +126,7 @@ def from_rows(
                     panel = panels[identity] = alike[rest_identity][identity] = _Panel(
                         run, flat(shared | {"question": question}), canonical(question)
                     )
-                panel.add(run, {asked["length"]: scores.get((run.key, text(asked))) for asked in lengths})
+                panel.add(run, {one["length"]: scores.get((run.key, text(one))) for one in lengths})
     if len(studies) == 1:
         panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(
@@ -194,9 +194,7 @@ class _Panel:
         return canonical([self.first.task, self.first.metric, self.first.unit, RATE in self.settings, settings])
 
     def merge(self, other: "_Panel") -> None:
-        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this
-        one.
-        """
+        """Add the runs of a panel that differs in its learning rate alone and has none of these encodings."""
         for panel in (self, other):
             if not panel.rates:
                 panel.rates[panel.settings[RATE]] = [run.label for run in panel.encodings.values()]
@@ -283,13 +281,10 @@ class _Panel:
 
     def point(self, length: int, seeds: tuple[Estimate, ...]) -> Point:
         interval = interval_of(seeds, self.metric.limits, share=self.metric.share)
-        is_longer = length > self.train_length
-        return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
+        return Point(length=length, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
-        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length
-        will do.
-        """
+        """Return the baselines that are stored with the scores. All runs have the same examples, so any row will do."""
         scores_by_name: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():
@@ -313,7 +308,8 @@ class _Panel:
         on_scores = [score.note for _, score in rows if score.note]
         others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
-            f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
+            f"{run.label} has "
+            + ", ".join(f"{k} {plain(v)}" for k, v in run.config["model"].items() if v and k != "mixer")
             for run in others
         ]
         return tuple(dict.fromkeys(on_scores + sizes + self._note_on_rates()))

@@ -9,16 +9,13 @@ from typing import Any
 
 from lengthwise.values import ConfigError, near_miss
 
-BOM = "\ufeff"  # byte order mark, with which some programs start their files
 WIDTHS = (1, 2, 5)  # of bins, times a power of ten
 MOST = 10**15  # the largest length; sums and means of larger ones would not be exact
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is
-    never empty.
-    """
+    """The number of examples of each length. `counts` is never empty, has no zeros, and ascends by length."""
 
     counts: dict[int, int]
 
@@ -65,7 +62,7 @@ class Histogram:
         return sum(count for length, count in self.counts.items() if first <= length <= last)
 
 
-def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
+def lengths(lines: Iterable[bytes], field: str) -> Histogram:
     """Return the lengths of one field in a data set of JSON lines: the words of a text, or the value of a whole number.
 
     Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object
@@ -77,19 +74,13 @@ def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
     return Histogram(dict(sorted(counts.items())))
 
 
-def _length(line: str | bytes, field: str, number: int) -> int:
+def _length(line: bytes, field: str, number: int) -> int:
     where = f"line {number}"
     try:
-        text = line.decode() if isinstance(line, bytes) else line
-        row = json.loads(text.removeprefix(BOM) if number == 1 else text)
+        row = json.loads(line)  # also with a byte order mark
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where} is not UTF-8 text (at byte {error.start + 1})") from None
     except (ValueError, RecursionError) as error:
-        if text.startswith(BOM):
-            raise ConfigError(
-                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take "
-                "it out"
-            ) from None
         raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
     if not isinstance(row, dict):
         raise ConfigError(f"{where} is {_named(row)}; it has to be a JSON object with the field {field!r}")
@@ -111,7 +102,6 @@ def _named(value: Any) -> str:
     return json.dumps(value)[:40]
 
 
-def _beginning(line: str | bytes) -> str:
-    text = line.decode() if isinstance(line, bytes) else line
-    text = text.strip()
+def _beginning(line: bytes) -> str:
+    text = line.decode().strip()
     return repr(text if len(text) <= 40 else f"{text[:40]}...")

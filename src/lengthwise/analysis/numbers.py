@@ -2,7 +2,7 @@
 
 import math
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 
 
 def figure(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a stored run that decide which scores may be compared, and which runs are one series."""
+"""The settings of a stored run: those that decide which scores may be compared, and which runs are one series."""
 
 import json
 from collections.abc import Mapping
@@ -46,9 +46,7 @@ def encoding_settings(run: "RunRow") -> dict[str, Any]:
 
 
 def lineage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in which runs that started from other runs differ: their own training, and their
-    ancestors.
-    """
+    """Return in which settings runs that started from others differ: their own training, and their ancestors."""
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return {}
@@ -75,6 +73,15 @@ def first_train_length(run: "RunRow") -> int:
 def training_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the training settings of a run's configuration."""
     return config.get("training") or {}
+
+
+def training_set(training: Mapping[str, Any]) -> str:
+    """Return the training examples in words: `new examples at every step`, `100,000 fixed examples, 25.6 epochs`."""
+    count = training.get("train_examples")
+    if count is None:
+        return "new examples at every step"
+    epochs = training.get("steps", 0) * training.get("batch_size", 0) / count
+    return f"{count:,} fixed examples, {epochs:.3g} epochs"
 
 
 def mixer_of(run: "RunRow") -> str | None:

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.estimates import Estimate, interval_of, weighted
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of, weighted
 from lengthwise.analysis.findings import Baseline, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, over_examples, over_shares
 from lengthwise.analysis.kinds import Kind
 from lengthwise.metrics import Metric
 from lengthwise.values import ConfigError, near_miss
@@ -120,7 +119,7 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     over lengths, which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not
     finite.
     """
-    seeds = _complete_seeds(task, series, kind)
+    seeds = series.by_seed(task.of_kind(kind))
     weights = {seed: _weights(scores, task.metric) for seed, scores in seeds.items()}
     return {
         seed: math.fsum(w * score.mean for w, score in zip(weights[seed], scores, strict=True)) / sum(weights[seed])
@@ -134,7 +133,7 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     The interval is that of one score with the examples of all lengths, see `interval_of`.
     """
     means = []
-    for scores in _complete_seeds(task, series, kind).values():
+    for scores in series.by_seed(task.of_kind(kind)).values():
         # With groups, the examples are the same at all lengths.
         weights = [1.0] * len(scores) if scores[0].groups else _weights(scores, task.metric)
         means.append(weighted(list(zip(weights, scores, strict=True)), sum(weights)))
@@ -152,21 +151,10 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
     if not all(length in baseline.scores for length in lengths):
         return None
     for series in task.series:
-        for scores in _complete_seeds(task, series, kind).values():
+        for scores in series.by_seed(lengths).values():
             weights = _weights(scores, task.metric)
             return math.fsum(baseline.scores[n] * w for n, w in zip(lengths, weights, strict=True)) / sum(weights)
     return None
-
-
-def _complete_seeds(task: TaskFindings, series: Series, kind: Kind) -> dict[int, list[Estimate]]:
-    """Return the scores at all lengths of a kind, of each seed that has a finite score at each of them."""
-    lengths = task.of_kind(kind)
-    by_seed: dict[int, list[Estimate]] = {}
-    for length in lengths:
-        for score in point.seeds if (point := series.point_at(length)) else ():
-            if math.isfinite(score.mean):
-                by_seed.setdefault(score.seed, []).append(score)
-    return {seed: scores for seed, scores in by_seed.items() if len(scores) == len(lengths)}
 
 
 def _weights(scores: Sequence[Estimate], metric: Metric) -> list[float]:
@@ -207,7 +195,7 @@ def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | 
         for seed in sorted({seed for _, seed in ranks_by_query})
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
-        return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
+        return interval_of([Estimate(mean=mean)])  # seeds of different tasks are not samples of the same quantity
     return mean_reciprocal_rank(by_seed, len(next(iter(queries.values()))))
 
 
@@ -216,11 +204,14 @@ def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> 
     tasks.
 
     Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares
-    (`over_shares`) of as many examples as there are comparisons with other encodings: n − 1 in each task.
+    of as many examples as there are comparisons with other encodings: n − 1 in each task.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
-    shares = [min(1.0, max(0.0, mean)) for mean in means]
-    share = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
+    shares = [
+        Estimate(mean=min(1.0, max(0.0, mean)), n=len(values) * max(encodings - 1, 1))
+        for mean, values in zip(means, by_seed, strict=True)
+    ]
+    share = interval_of(shares, share=True)
     mean, low, high = (lowest + (1 - lowest) * value for value in (share.mean, share.low, share.high))
     return replace(share, mean=mean, low=low, high=high, half_width=(1 - lowest) * share.half_width)

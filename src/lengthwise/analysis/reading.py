@@ -1,4 +1,4 @@
-"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never more."""
+"""The conclusion of a task's scores in plain sentences, which may claim less than the scores allow, but never more."""
 
 import math
 from collections.abc import Sequence
@@ -26,10 +26,9 @@ Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", 
 class Shortfall:
     """Why an encoding does not count as having learned its task, judged by its score at the training length.
 
-    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95
-        %
-    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is
-    too low.
+    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the
+    95 % interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share
+    is too low.
     """
 
     verdict: Literal["unlearned", "unclear"]
@@ -38,9 +37,7 @@ class Shortfall:
 
 
 def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
-    """Return why an encoding does not count as having learned the task, or None if it does or if it has no
-    score there.
-    """
+    """Return why an encoding does not count as having learned the task; None if it does, or without a score there."""
     point = series.point_at(task.reference_length) if task.reference_length is not None else None
     if point is None or not math.isfinite(point.mean):
         return None
@@ -57,8 +54,7 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     Scores are paired by seed, and by group of prompts where groups are stored.
 
     holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and
-        reaches
-    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold
+    reaches past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold
     (`shortfall`) · one seed: there is only one · unknown: a score is missing or not finite.
     """
     before, after = (
@@ -83,9 +79,7 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
 
 def margin(task: TaskFindings, length: int) -> float:
-    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that
-    baseline's score.
-    """
+    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that baseline."""
     scale = next((b.scores.get(length) for b in task.baselines if b.label == task.metric.scale), None)
     return MARGIN if scale is None else MARGIN * scale
 
@@ -270,7 +264,8 @@ def _description_of_best(task: TaskFindings, best: Point) -> str:
 def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "") -> str:
     both = f"{join_names(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
     beside = _beside(task, best)
-    return f"{both} have a mean {task.metric.name} of {figure(best.mean)}{there and f' {there}'}{beside and f', {beside}'}."
+    mean = f"a mean {task.metric.name} of {figure(best.mean)}"
+    return f"{both} have {mean}{there and f' {there}'}{beside and f', {beside}'}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
@@ -291,4 +286,5 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
         return f"{where}, {score} is {_description_of_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
-    return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}){beside and f', {beside}'}; {chance}."
+    score = f"the {extreme} {metric} ({figure(best.mean)})"
+    return f"{where}, {join_names(ties)} {share} {score}{beside and f', {beside}'}; {chance}."

@@ -13,9 +13,7 @@ from lengthwise.span import all_axes
 
 
 def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows: int) -> None:
-    """Raise `ConfigError` unless a cache, with a tensor for each layer, fits the model and the number of rows in the
-    batch.
-    """
+    """Raise `ConfigError` unless a cache (a tensor for each layer) fits the model and the rows of the batch."""
     if len(layers) != num_layers:
         raise ConfigError(f"the cache must be made for the model's {num_layers} layers, got a cache for {len(layers)}")
     cached_rows = next((len(x) for x in layers if x is not None), rows)
@@ -39,12 +37,10 @@ class KVCache:
 
     Some encodings depend on the current length (dynamic NTK, LongRoPE). When their scale changes, the stored keys are
     outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it.
-        Only a
-    new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the
-    model empties and refills it when the scale changes (counted by `restarts`).
+    Only a new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and
+    the model empties and refills it when the scale changes (counted by `restarts`).
 
-    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: the tokens that the first tensors have room
-    for.
+    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: room of the first tensors, in tokens.
     """
 
     def __init__(self, num_layers: int, capacity: int = 0):
@@ -123,17 +119,14 @@ class KVCache:
     ) -> tuple[Float[Tensor, "b g j d"], Float[Tensor, "b g j d"]]:
         """Store a layer's new keys and values and return all of them so far.
 
-        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 before
-        them.
+        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 more.
         """
         return self._store("_keys", layer, k, window), self._store("_values", layer, v, window)
 
     def update_features(
         self, layer: int, features: Float[Tensor, "b t r"], window: int | None = None
     ) -> Float[Tensor, "b j r"]:
-        """Store the features of a content-dependent encoding for a layer's new tokens and return those that `update`
-        would.
-        """
+        """Store the features of a layer's new tokens and return those of the tokens that `update` would return."""
         return self._store("_features", layer, features, window)
 
     @property
@@ -207,9 +200,7 @@ def _in_window(buffer: Tensor | None, stored: int, new: Tensor, window: int) -> 
 
 
 def _with_capacity(store: Tensor | None, like: Tensor, length: int, capacity: int) -> Tensor:
-    """Return `store`, or a larger copy if it has room for fewer than `length` tokens. The first has room for
-    `capacity`.
-    """
+    """Return `store`, or a larger copy for at least `length` tokens. The first has room for `capacity`."""
     if store is not None and store.shape[-2] >= length:
         return store
     size = capacity if store is None and capacity >= length else max(16, 1 << (length - 1).bit_length())

@@ -1,30 +1,66 @@
-"""Checks of the arguments of `attend` and `statistics`, and of the encoding against q."""
+"""Checks of the arguments of `attend` and `statistics`, and advice for arguments that have other names elsewhere."""
 
 import functools
-import sys
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Never
 
 import torch
 from torch import Tensor
 
-from lengthwise.attention.arguments import transpose_hint, transposed
 from lengthwise.config import ConfigError, context_of
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.values import ArgumentError, near_miss
 
+if TYPE_CHECKING:
+    Unknown = Never  # so that a type checker rejects unknown arguments
+else:
+    Unknown = Any  # run-time type checks accept Never only as a return type
+
+AXES = "[batch, heads, tokens, head_dim]"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+_ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo
+    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for "
+    "padding and packed texts, window= for a sliding window, and an encoding for numbers that are added to the "
+    "logits": ("attn_mask attention_mask mask key_padding_mask block_mask attn_bias bias"),
+    "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
+    "attention has no dropout; leave it out": "dropout_p dropout attention_dropout",
+    "k and v may have fewer heads than q (grouped-query attention); leave it out": "enable_gqa",
+    "write scale=": "softmax_scale sm_scale scaling",
+    "write window=, the number of last keys that a query attends to": "window_size sliding_window",
+    "write tokens=TokenInfo(positions=...)": "position_ids positions",
+    "write tokens=TokenInfo(documents=...), the document ID of every token": (
+        "documents cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids"
+    ),
+    "write encoding=encodings.ALiBi(...), which computes its slopes itself": "alibi_slopes",
+    "write tokens=TokenInfo(x=...), only for an encoding that depends on content": "x hidden_states",
+    "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up "
+    "the steps of one text": "past_key_values past_key_value kv_cache cache",
+    "weights are never stored; use attention.statistics to see where attention looks": (
+        "return_weights need_weights output_attentions"
+    ),
+}
+INSTEAD = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
+
+
+def refuse_unknown(unknown: Mapping[str, object], arguments: Collection[str]) -> None:
+    """Raise `ArgumentError` for the first unknown argument of `attend`, which has `arguments`, with advice."""
+    for name in unknown:
+        near = near_miss(name, arguments) + f"; its arguments are: {', '.join(arguments)}"
+        raise ArgumentError(f"attend has no argument {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else near))
 
 
 def check_types(scale: object, **tensors: object) -> None:
     """Raise `ConfigError` unless the tensors are dense tensors and the scale is a finite number or None."""
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
-            raise ConfigError(f"{name} must be a tensor [batch, heads, tokens, head dim], got a {type(value).__name__}")
+            raise ConfigError(f"{name} must be a tensor {AXES}, got a {type(value).__name__}")
         if value.layout is not torch.strided or value.is_nested:
             layout = "a nested tensor" if value.is_nested else str(value.layout).removeprefix("torch.")
             raise ConfigError(f"{name} must be a dense tensor, got {layout}; convert it with to_dense(), or pad it")
-    if scale is None or (
-        type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max
-    ):
+    if scale is None or (isinstance(scale, int | float) and math.isfinite(scale)):
         return
     # A backend that converts it to a number would silently drop its gradient.
     fix = "; multiply q by a scale that is learned" if isinstance(scale, Tensor) else ""
@@ -37,24 +73,21 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
         shapes, v = f"q {tuple(q.shape)}, k {tuple(k.shape)}", k
     else:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-    if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
-        raise ConfigError(f"q must be [b, h, i, d], and k and v both [b, g, j, d], got {shapes}")
-    hint = None
-    if (not k.shape[1] or q.shape[1] % k.shape[1] or q.shape[2] > k.shape[2]) and (which := transposed(q, k)):
-        hint = transpose_hint(which, k if which == "k" else q)
-    if hint and (q.shape[1] != k.shape[1]):
-        raise ConfigError(hint)
-    if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
+    fit = q.ndim == k.ndim == 4 and k.shape == v.shape and q.shape[0] == k.shape[0] and q.shape[-1] == k.shape[-1]
+    if not fit or 0 in (*q.shape[1:], *k.shape[1:]):
         raise ConfigError(
-            f"the number of heads of q must be a multiple of that of k and v, and at least 1, got {q.shape[1]} and "
-            f"{k.shape[1]} ({shapes})"
+            "q must be [b, h, i, d], and k and v both [b, g, j, d], with at least one head, token and dim, got "
+            f"{shapes}"
         )
-    if not k.shape[2]:
-        raise ConfigError(f"k must have at least one token, got {shapes}")
-    if not 1 <= q.shape[2] <= k.shape[2]:
+    if q.shape[1] % k.shape[1]:
         raise ConfigError(
-            f"q must have 1 to {k.shape[2]} tokens, the last of the {k.shape[2]} tokens of k, got {shapes}"
-            + (f"; or the axes of tokens and heads are swapped: {hint}" if hint else "")
+            f"the number of heads of q must be a multiple of that of k and v, got {q.shape[1]} and {k.shape[1]}; "
+            f"the axes are {AXES}, got {shapes}"
+        )
+    if q.shape[2] > k.shape[2]:
+        raise ConfigError(
+            f"q must have 1 to {k.shape[2]} tokens, the last of the {k.shape[2]} tokens of k, got {q.shape[2]}; the "
+            f"axes are {AXES}, got {shapes}"
         )
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
         raise ConfigError(
@@ -68,8 +101,6 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
     if q.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise ConfigError(f"q, k and v must be one of {names}, got {q.dtype}; convert them")
-    if not q.shape[-1]:
-        raise ConfigError(f"heads must have at least one dim, got {shapes}")
 
 
 def check_devices(q: Tensor, encoding: PositionEncoding | None, **tensors: Tensor | None) -> None:
@@ -96,11 +127,10 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     if rotation is not None and rotation.heads > 1:
         counts.append(rotation.heads)
     heads = max(counts) if counts else q.shape[1]  # torch.compile knows no `default` of max
-    if heads != q.shape[1] and heads == q.shape[2] > 1:
-        raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _model_arguments(type(encoding))):
         raise ConfigError(
-            f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
+            f"{name} was made for {heads} heads, and q has {q.shape[1]} (its axes are {AXES}, got {tuple(q.shape)}); "
+            f"use {name}(num_heads={q.shape[1]})"
         )
     if (
         isinstance(rotation, Rotation)

@@ -7,8 +7,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.arguments import Unknown, refuse_unknown
-from lengthwise.attention.call_checks import check_devices, check_shapes, check_sizes, check_types
+from lengthwise.attention.call_checks import (
+    Unknown,
+    check_devices,
+    check_shapes,
+    check_sizes,
+    check_types,
+    refuse_unknown,
+)
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.plans import plan, require_bidirectional, with_content
@@ -20,7 +26,7 @@ from lengthwise.forms import AttentionModifiers
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers, token_positions
 
-_COMMON_ARGUMENTS = ("q", "k", "encoding", "tokens", "causal", "window", "scale")
+_ARGUMENTS = ("q", "k", "v", "encoding", "tokens", "causal", "window", "scale", "backend", "encoding_cache")
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def attend(
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
-    refuse_unknown("attend", unknown, ("q", "k", "v", *_COMMON_ARGUMENTS[2:], "backend", "encoding_cache"))
+    refuse_unknown(unknown, _ARGUMENTS)
     check_types(scale, q=q, k=k, v=v)
     if encoding_cache is not None and not isinstance(encoding_cache, EncodingCache):
         raise ConfigError(
@@ -102,7 +108,6 @@ def statistics(
     scale: float | None = None,
     queries: Bool[Tensor, "#b i"] | None = None,
     bins: Bins | None = None,
-    **unknown: Unknown,
 ) -> Statistics:
     """Return statistics of the attention weights of `attend`, for each row of the batch and each head.
 
@@ -121,7 +126,6 @@ def statistics(
     (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]],
     dtype=torch.float64))
     """
-    refuse_unknown("statistics", unknown, (*_COMMON_ARGUMENTS, "queries", "bins"))
     check_types(scale, q=q, k=k)
     modifiers, span, mask = _checked_call(q, k, None, encoding, tokens, causal, window)
     require_bidirectional(modifiers, mask)
@@ -148,8 +152,6 @@ def _checked_call(
         )
     tokens = TokenInfo() if tokens is None else tokens
     x = tokens.x
-    if x is not None and not isinstance(x, Tensor):
-        raise ConfigError(f"x must be a tensor [batch, tokens, d_model] or None, got a {type(x).__name__}")
     if encoding is not None and not isinstance(encoding, PositionEncoding):  # for example a class or a name
         value = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(

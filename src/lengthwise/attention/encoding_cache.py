@@ -56,9 +56,7 @@ class EncodingCache:
         self._warned = False
 
     def watch_scale(self, encoding: PositionEncoding, span: Span) -> None:
-        """Warn once if an encoding's scale differs from that of the first call, because keys of upper layers are then
-        outdated.
-        """
+        """Warn once if the scale has changed since the first call, because keys of upper layers are then outdated."""
         if self._warned or not encoding.depends_on_length() or torch.compiler.is_compiling():
             return
         now = int(effective_length_of(encoding, torch.tensor(span.length)))
@@ -68,8 +66,7 @@ class EncodingCache:
             warnings.warn(
                 f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this "
                 "decoding loop began. In a model of several layers the keys and values of upper layers were computed "
-                "under the older scale, and "
-                "differ from those of one forward pass. Run all tokens again when "
+                "under the older scale, and differ from those of one forward pass. Run all tokens again when "
                 "encoding.effective_length(torch.tensor(length)) changes, as lengthwise.models.Decoder does",
                 stacklevel=4,
             )
@@ -177,9 +174,7 @@ def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.Attentio
 
 
 def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor, int], Tensor]:
-    """Return a function that selects along an axis of positions, from tensors with one row to tensors with those of
-    positions.
-    """
+    """Return a function that selects the entries of positions along an axis of tensors with one row."""
     if consecutive:
         return lambda x, axis: x[(slice(None),) * axis + (indices,)]
     return lambda x, axis: x[0].movedim(axis - 1, 0)[positions].movedim(1, axis)

@@ -53,9 +53,7 @@ class Mask:
         return self.documents is None and (not self.causal or self.queries == 1) and not self.window_hides_keys
 
     def query_blocks(self, rows: int) -> Iterator[PairBlock]:
-        """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one
-        document.
-        """
+        """Yield blocks of `rows` queries, with the keys that are visible to one of them within one document."""
         offset = self.keys - self.queries
         for start in range(0, self.queries, rows):
             stop = min(self.queries, start + rows)

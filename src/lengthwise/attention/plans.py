@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention.arguments import Unknown, refuse_unknown
 from lengthwise.attention.backends import BACKENDS
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
@@ -32,13 +31,11 @@ class Plan:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float | None = None,
-        **unknown: Unknown,
     ) -> Float[Tensor, "b h i d"]:
         """Return the attention output. `k` and `v` may have fewer heads than `q` (grouped-query attention).
 
         `scale`: the factor of the logits. Default: 1/sqrt(head_dim).
         """
-        refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
         if self.rotation is not None:
             k, v = self.rotation.key_heads(k, v)
         return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
@@ -51,14 +48,12 @@ def plan(
     q: Float[Tensor, "b h i d"],
     *,
     backend: str = "auto",
-    **unknown: Unknown,
 ) -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim) and prepare it.
 
     "auto" takes the first backend that supports the call and is worthwhile for it. A named backend is used or raises
-    `ConfigError`; there is no fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
+    `ConfigError`; there is no fallback.
     """
-    refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
     require_bidirectional(modifiers, mask)
     modifiers.check(q, mask.queries, mask.keys)
     if backend == "auto":
@@ -92,9 +87,7 @@ def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
 
 
 def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) -> str | None:
-    """Return why a backend does not support the modifiers for float32 queries of 64 dims on the span's
-    device, or None.
-    """
+    """Return why a backend does not support the modifiers for float32 queries of 64 dims, or None."""
     queries, keys = span.q.shape[1], span.k.shape[1]
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
     return BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
@@ -111,9 +104,7 @@ def gradients_unsupported_reason(backend: str, device: torch.device | str) -> st
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens'
-    features.
-    """
+    """Return the modifiers with the forms that the encoding computes from the tokens' features."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     computed = content_of(encoding, features, span, documents)
     rotation = next((form for form in computed if isinstance(form, TokenRotation)), modifiers.rotation)

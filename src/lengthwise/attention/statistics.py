@@ -157,17 +157,9 @@ def measure(
 
 def require_ascending(edges: Sequence[Any]) -> tuple[int, ...]:
     """Return the edges of bins; raise `ConfigError` unless they are ascending whole numbers."""
-    if not isinstance(edges, Sequence):
-        raise ConfigError(f"edges must be a list of whole numbers, got {type(edges).__name__}")
     values = tuple(edges)
-    if any(type(edge) is not int or abs(edge) >= 1 << 62 for edge in values):
-        raise ConfigError(f"edges must be whole numbers, distances between tokens, got {values}")
-    wrong = next((n for n in range(1, len(values)) if values[n] <= values[n - 1]), None)
-    if wrong is not None:
-        raise ConfigError(
-            f"edges must be strictly ascending, got {values[wrong]} after {values[wrong - 1]}; sort them and remove "
-            "duplicates"
-        )
+    if any(type(edge) is not int or abs(edge) >= 1 << 62 for edge in values) or list(values) != sorted(set(values)):
+        raise ConfigError(f"edges must be whole numbers (distances) in strictly ascending order, got {values}")
     return values
 
 
@@ -176,17 +168,11 @@ def query_shares(q: Float[Tensor, "b h i d"], queries: Tensor | None) -> Float[T
     rows, tokens = len(q), q.shape[2]
     if queries is None:
         return torch.full((1, tokens), 1 / tokens, dtype=table_dtype(q.device), device=q.device)
-    if not isinstance(queries, Tensor):
+    if queries.dtype != torch.bool or queries.device != q.device or queries.shape not in ((1, tokens), (rows, tokens)):
         raise ConfigError(
-            f"queries must be a bool tensor [{rows} or 1, {tokens}] or None, got {type(queries).__name__}"
+            f"queries must be a bool tensor [{rows} or 1, {tokens}] on {q.device}, True for the queries to average "
+            f"over, got {queries.dtype} {tuple(queries.shape)} on {queries.device}"
         )
-    if queries.dtype != torch.bool or queries.ndim != 2 or queries.shape[1] != tokens or len(queries) not in (1, rows):
-        raise ConfigError(
-            f"queries must be bool [{rows} or 1, {tokens}], True for the queries to average over, got {queries.dtype} "
-            f"{tuple(queries.shape)}"
-        )
-    if queries.device != q.device:
-        raise ConfigError(f"queries must be on the device of q, {q.device}, got {queries.device}; move one of them")
     counts = queries.sum(-1, keepdim=True)
     if not counts.all():
         row = int(counts[:, 0].argmin())

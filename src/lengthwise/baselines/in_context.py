@@ -123,8 +123,6 @@ def nearest(xs: ArrayLike, ys: ArrayLike, k: int = 3) -> Array:
     Among equally distant examples the earlier ones count.
     """
     xs, ys = _prompts(xs, ys)
-    if k < 1:
-        raise ValueError(f"k must be at least 1 neighbour, got {k}")
     b, n, _ = xs.shape
     predicted = np.zeros((b, n))
     queries = min(n, 64)
@@ -139,9 +137,7 @@ def nearest(xs: ArrayLike, ys: ArrayLike, k: int = 3) -> Array:
 
 
 def _nearest(queries: Array, keys: Array, labels: Array, first: int, k: int) -> Array:
-    """Return predictions for queries whose indices among the keys start at `first`. Inputs have coordinates first [d,
-    b, n].
-    """
+    """Return predictions for queries whose indices among the keys start at `first`. Inputs are [d, b, n]."""
     distance = np.zeros((*queries.shape[1:], keys.shape[2]))
     difference = np.empty_like(distance)
     for query, key in zip(queries, keys, strict=True):
@@ -165,10 +161,8 @@ def lasso(
     """Return the predictions w · x of scikit-learn's `Lasso` without intercept.
 
     w minimises |y − X w|² / 2i + alpha |w|₁ over the prefix of i examples. Every prompt and prefix needs its own fit,
-    so `columns` selects the columns to compute; the result has these, in this order. Raises `ConfigError` if
-    scikit-learn is not installed.
+    so `columns` selects the columns to compute; the result has these, in this order.
     """
-    require(["lasso"])
     from sklearn import config_context
     from sklearn.linear_model import Lasso
 
@@ -199,8 +193,7 @@ def mean_label(xs: ArrayLike, ys: ArrayLike) -> Array:
 
 
 def best_constant_label(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """Return in each column the label, 1 or −1, that is more frequent in this column of all prompts; 1 if both are as
-    frequent.
+    """Return in each column the label, 1 or −1, that most prompts have in this column; 1 if both are as frequent.
 
     So the chance level of each length is that of its own labels, as for the constant answer of tasks with few answers.
     """
@@ -241,29 +234,13 @@ def require(names: Iterable[str]) -> None:
 
 def predictions(name: str, xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] | None = None) -> Array:
     """Return the predictions of a baseline in `BASELINES`. `columns`: return only these columns, in this order."""
-    require([name])
     if columns is None:
         return BASELINES[name](xs, ys)
-    last = max(columns, default=-1) + 1  # later examples do not change earlier predictions
-    xs, ys = np.asarray(xs), np.asarray(ys)
-    if xs.ndim == 3 and (min(columns, default=0) < 0 or last > xs.shape[1]):
-        raise ValueError(
-            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got "
-            f"{list(columns)}"
-        )
     if name == "lasso":
         return lasso(xs, ys, columns)
-    return BASELINES[name](xs[:, :last], ys[:, :last])[:, list(columns)]
+    last = max(columns) + 1  # later examples do not change earlier predictions
+    return BASELINES[name](np.asarray(xs)[:, :last], np.asarray(ys)[:, :last])[:, list(columns)]
 
 
 def _prompts(xs: ArrayLike, ys: ArrayLike) -> tuple[Array, Array]:
-    """Return both as float64. Raises `ValueError` for shapes that do not match and for numbers that are not finite."""
-    x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
-    if x.ndim != 3 or y.shape != x.shape[:2] or 0 in x.shape:
-        raise ValueError(
-            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} "
-            f"and {list(y.shape)}"
-        )
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("all numbers in prompts and labels must be finite; leave out prompts with other numbers")
-    return x, y
+    return np.asarray(xs, np.float64), np.asarray(ys, np.float64)

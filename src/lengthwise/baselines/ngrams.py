@@ -16,7 +16,7 @@ MAX_COUNTS = 1 << 24  # counts held in memory at once
 
 def uniform(inputs: ArrayLike, vocab: int) -> Array:
     """Return the same probability for every symbol: float64 [b, t, v]."""
-    return np.full((*_sequences(inputs, vocab).shape, vocab), 1 / vocab)
+    return np.full((*np.shape(inputs), vocab), 1 / vocab)
 
 
 def ngram(inputs: ArrayLike, vocab: int, order: int = 2) -> Array:
@@ -26,9 +26,7 @@ def ngram(inputs: ArrayLike, vocab: int, order: int = 2) -> Array:
     off to a context that is one symbol shorter, and finally to the uniform distribution. Counts are not smoothed. Order
     1 counts symbols, order 2 pairs.
     """
-    tokens = _sequences(inputs, vocab)
-    if order < 1:
-        raise ValueError(f"order must be at least 1 symbol, got {order}")
+    tokens = np.asarray(inputs, np.int64)
     probabilities = uniform(tokens, vocab)
     for n in range(order):
         step = max(1, MAX_COUNTS // vocab ** (n + 1))
@@ -49,9 +47,7 @@ WITHOUT_ORDER = ("every symbol alike", "counts of symbols")  # do not depend on 
 
 
 def _count(tokens: NDArray[np.int64], vocab: int, context: int, probabilities: Array) -> None:
-    """Overwrite `probabilities` in place where the last `context` symbols occurred before, with the shares of their
-    followers.
-    """
+    """Set `probabilities` to the shares of the followers where the last `context` symbols occurred before."""
     count, length = tokens.shape
     counts = np.zeros((count, vocab**context, vocab))
     rows, last = np.arange(count), np.zeros(count, np.int64)  # the last symbols as digits of one number
@@ -64,14 +60,3 @@ def _count(tokens: NDArray[np.int64], vocab: int, context: int, probabilities: A
         followers = counts[rows, last]
         total = followers.sum(1, keepdims=True)
         np.divide(followers, total, out=probabilities[:, t], where=total > 0)
-
-
-def _sequences(inputs: ArrayLike, vocab: int) -> NDArray[np.int64]:
-    tokens = np.asarray(inputs)
-    if tokens.ndim != 2 or not np.issubdtype(tokens.dtype, np.integer):
-        raise ValueError(f"sequences must be integers [b, t], got {tokens.dtype} of shape {list(tokens.shape)}")
-    if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocab:
-        raise ValueError(
-            f"symbols must be between 0 and {vocab - 1} for vocab={vocab}, got {tokens.min()} to {tokens.max()}"
-        )
-    return tokens.astype(np.int64, copy=False)

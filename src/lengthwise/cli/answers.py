@@ -20,8 +20,8 @@ def show_answers(answers: "Sequence[FileAnswer]", page: Path | None, json: bool)
     `page`: a file that ends in .svg, .png or .pdf, or else an HTML page.
     """
     from lengthwise.analysis.answer_files import of_files
-    from lengthwise.report.answer_page import content
     from lengthwise.report.answer_table import file_tables
+    from lengthwise.report.pictures import content
 
     summary = of_files(answers)
     if json:

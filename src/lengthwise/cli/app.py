@@ -44,8 +44,7 @@ COMMANDS = (  # also the names of modules, each of which defines the function `c
 
 
 class HelpFormatter(DefaultFormatter):
-    """The help of cyclopts, with paragraphs that fit the terminal: the lines of a docstring are joined, unless they are
-    indented."""
+    """The help of cyclopts, in which the lines of a docstring are joined to paragraphs, unless they are indented."""
 
     def __call__(self, console: "Console", options: "ConsoleOptions", panel: HelpPanel) -> None:
         for entry in panel.entries:

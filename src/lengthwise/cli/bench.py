@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.answers import ANSWERS, show_answers
+from lengthwise.cli.answers import show_answers
 from lengthwise.cli.options import FLATTENED, Threads, named_as_options, option_class, option_values, split_names
 from lengthwise.cli.output_file import new_file, picture_file
 from lengthwise.cli.printing import FittedTable, json_text, note_lines, one_line, stdout
@@ -74,8 +74,6 @@ def command(
     encodings = (*names, *split_names(output.encodings))
     if output.compare is not None:
         return _compare(output, encodings)
-    if files := [name for name in encodings if name.endswith(ANSWERS)]:
-        _refuse_file(files[0])
     out = None if output.out is None else new_file(output.out, force=True)
     plot = None if output.plot is None else picture_file(output.plot, (".svg", ".png", ".pdf", ".html"))
     if out is not None and plot is not None and out.absolute() == plot.absolute():
@@ -90,16 +88,6 @@ def command(
         interrupt.hint = hint if has_times else "no round was finished"  # type: ignore[attr-defined]
         raise interrupt
     return _exit_code(answer)
-
-
-def _refuse_file(path: str) -> NoReturn:
-    from lengthwise.measurements.answer_file import read
-
-    read(Path(path), Speed.name)
-    raise ConfigError(
-        f"{path} is a file of `lengthwise bench`, which measures encodings; compare two files with --compare A B, or "
-        f"continue this one with --out {path}"
-    )
 
 
 def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Output) -> "SpeedOptions":
@@ -117,9 +105,7 @@ def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Outpu
 
 
 def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, KeyboardInterrupt | None]":
-    """Measure what the file does not have. Return the answer, and the interrupt that stopped the measurement, if one
-    did.
-    """
+    """Measure what the file does not have. Return the answer, and the interrupt that stopped it, if one did."""
     from lengthwise.measurements.answer_file import recording
     from lengthwise.speed.measure import Benchmark
     from lengthwise.training.numerics import keep_freed_memory

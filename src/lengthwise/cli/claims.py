@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.options import Place
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
-from lengthwise.values import ConfigError, folded, unlisted
+from lengthwise.values import ConfigError, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.analysis.claims import Judgement
@@ -25,7 +25,7 @@ def command(name: str | None = None, /, *, place: Place = Place(), json: bool = 
     from lengthwise.analysis.claims import CLAIMS, judge, stored_evidence
 
     if name is not None and name not in (names := [claim.name for claim in CLAIMS]):
-        raise ConfigError(f"there is no claim {name!r}{_near_claims(name, names)}; `lengthwise claims` lists them")
+        raise ConfigError(f"there is no claim {name!r}{near_miss(name, names)}; `lengthwise claims` lists them")
     with place.open() as store:
         judgements = judge(CLAIMS, stored_evidence(store))
     if name is not None:
@@ -37,20 +37,6 @@ def command(name: str | None = None, /, *, place: Place = Place(), json: bool = 
     else:
         print_claims(judgements)
     return 0
-
-
-def _near_claims(name: str, names: list[str]) -> str:
-    """Return the end of the message about an unknown claim. Names are `SOURCE-NUMBER`, so a wrong source is corrected
-    alone.
-    """
-    if equal := [known for known in names if folded(known) == folded(name)]:
-        return f"; did you mean {equal[0]!r}?"
-    sources = list(dict.fromkeys(known.rpartition("-")[0] for known in names))
-    source = name.rstrip("0123456789").rstrip("-")
-    if source in sources:
-        own = [known for known in names if known.rpartition("-")[0] == source]
-        return f"; available from this source: {own[0]}" + (f" to {own[-1]}" if len(own) > 1 else "")
-    return f" and no source of claims {unlisted(source, sources)}"
 
 
 def data_of(judgement: "Judgement") -> dict[str, Any]:

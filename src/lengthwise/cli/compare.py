@@ -135,8 +135,6 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Settings) 
     """Return the study that the options describe. Raise `ConfigError` if they are inconsistent."""
     from lengthwise.studies import Study, grid
 
-    if options.name is not None and not options.name.strip():
-        raise ConfigError("--name is empty; give the study a name, or omit the option")
     if not encodings:
         raise ConfigError(
             "compare needs at least one encoding, as in: lengthwise compare rope alibi --text python "
@@ -152,9 +150,10 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Settings) 
     schemes = None if positions is None else required_names(positions, "--positions", "position schemes, or omit it")
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=schemes)
     runs = (*runs, *_continued(runs, options))
+    text = ", ".join(map(str, lengths))
     return Study(
-        name=options.name or _name(settings, task, runs),
-        question=f"Trained at length {training.train_length}, how well does a model do at {', '.join(map(str, lengths))}?",
+        name=_name(settings, task, runs) if options.name is None else options.name,
+        question=f"Trained at length {training.train_length}, how well does a model do at {text}?",
         command=_command(sys.argv[1:]),
         runs=runs,
         evaluation=evaluation,

@@ -10,12 +10,7 @@ if TYPE_CHECKING:
     from lengthwise.store import Dropped
 
 
-def command(
-    *runs: Runs,
-    study: str | None = None,
-    finished: bool = False,
-    place: Place = Place(),
-) -> int:
+def command(*runs: Runs, study: str | None = None, finished: bool = False, place: Place = Place()) -> int:
     """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
 
     Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not

@@ -21,8 +21,8 @@ app = App(
     name="export",
     help="""Write scores, answers of other measurements, charts, a bundle of a study, or a trained model as files.
 
-Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts --format pdf;
-lengthwise export bundle quickstart --out quickstart.zip""",
+Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts
+--format pdf; lengthwise export bundle quickstart --out quickstart.zip""",
     help_epilogue="",
     version_flags=[],
 )
@@ -48,13 +48,7 @@ def scores(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Plac
 
 @app.command
 def answers(
-    study: str,
-    measurement: str | None = None,
-    /,
-    *,
-    out: FileOrHyphen,
-    force: bool = False,
-    place: Place = Place(),
+    study: str, measurement: str | None = None, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()
 ) -> int:
     """Write the answers of a measurement as CSV or Parquet, with one row for each of their rows.
 
@@ -89,9 +83,7 @@ def answers(
 
 
 def _write_table(study: str, measurement: str, out: str, force: bool, place: Place) -> int:
-    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard
-    output.
-    """
+    """Write the answers of a measurement into a file, whose ending decides the format, or print them as CSV."""
     from lengthwise.exchange.tables import table_file
 
     path, ending = _target(out, force, measurement)
@@ -211,13 +203,15 @@ def model(run: str, /, *, out: str, place: Place = Place()) -> int:
         run: The run's key, or its first digits.
         out: The folder to create. A folder that exists is never overwritten.
     """
-    from lengthwise.huggingface.export import export, hide_progress_bars
+    from transformers.utils import logging
+
+    from lengthwise.huggingface.export import export
     from lengthwise.new_folder import require_new
     from lengthwise.store import open_folder
     from lengthwise.studies.trained_models import load_model
 
     require_new(out)
-    hide_progress_bars()
+    logging.disable_progress_bar()
     with place.open() as store:
         row = store.run(run)
         trained = load_model(open_folder(place.results), row)

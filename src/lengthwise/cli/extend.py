@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lengthwise.cli.answers import show_answers
 from lengthwise.cli.options import FLATTENED, Integer, Threads, method_names, named_as_options, number_ranges
 from lengthwise.cli.printing import one_line, warn_of_untested_transformers
-from lengthwise.cli.progress import progress
+from lengthwise.cli.progress import Show, progress
 from lengthwise.config import ConfigError
 from lengthwise.measurements.reach import TEXT
 from lengthwise.new_folder import require_new
@@ -87,13 +87,7 @@ class TuningOptions:
     """Compute blocks again in the backward pass, which needs less memory and more time."""
 
 
-def command(
-    path: str,
-    /,
-    *,
-    options: ExtendOptions,
-    tuning: TuningOptions = TuningOptions(),
-) -> int:
+def command(path: str, /, *, options: ExtendOptions, tuning: TuningOptions = TuningOptions()) -> int:
     """Extend a causal language model to longer texts with another position encoding, with or without training.
 
     The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder
@@ -116,8 +110,7 @@ def command(
                     f"--{field.name.replace('_', '-')} needs --tune; name a text file to train on, or omit it"
                 )
     with progress() as show:
-        extension = _prepared(path, options, tuning, out)
-        extension.show = show
+        extension = _prepared(path, options, tuning, out, show)
         try:
             answer = extension.run()
         except KeyboardInterrupt as interrupt:
@@ -130,7 +123,7 @@ def command(
     return 0
 
 
-def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Path) -> "Extension":
+def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Path, show: Show) -> "Extension":
     """Read the texts, load the model, and check everything before anything is written."""
     from lengthwise.reach.text import read_text
     from lengthwise.studies import Compute
@@ -157,7 +150,6 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
 
     with named_as_options(RetentionOptions, Tuning):
         question = _question(original, methods, options, tuning, (text, training_text))
-    show = lambda *_: None  # noqa: E731
     return Extension(path, question, text, training_text, out, options.device, options.threads, show, original)
 
 
@@ -168,11 +160,12 @@ def _question(
     tuning: TuningOptions,
     texts: "tuple[Text, Text | None]",
 ) -> "RetentionOptions":
-    from lengthwise.extend.apply import extended_length, original_length
+    from lengthwise.extend.apply import extended_length
+    from lengthwise.huggingface.own_encoding import train_length_of
     from lengthwise.measurements.retention import RetentionOptions
 
     text, training_text = texts
-    train_length = original_length(original.model)
+    train_length = train_length_of(original.model.config)
     if options.lengths is None:
         lengths = default_lengths(train_length, max(extended_length(original.model, method) for method in methods))
     else:

@@ -297,15 +297,12 @@ def _bias(data: Data) -> Iterator[list["RenderableType"]]:
 
 def _vectors(form: Data, kind: str) -> Iterator[list["RenderableType"]]:
     """Yield the norm of each vector, and its cosine with the vector of distance 0."""
+    from lengthwise.inspection import cosine
+
     first, table = form["first"], form["table"]
     last = first + len(table[0]) - 1
     norms = [[math.hypot(*vector) for vector in head] for head in table]
     yield _table(f"norm of the vectors {kind}, at distances {first} … {last}", norms, "head", first)
     zero = min(max(-first, 0), len(table[0]) - 1)
-    cosines = [[_cosine(vector, head[zero]) for vector in head] for head in table]
+    cosines = [[cosine(vector, head[zero]) for vector in head] for head in table]
     yield _table("cosine with the vector of the distance nearest to 0", cosines, "head", first)
-
-
-def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    lengths = math.hypot(*a) * math.hypot(*b)
-    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0

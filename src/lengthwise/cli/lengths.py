@@ -19,14 +19,7 @@ BAR_WIDTH = 40  # columns of the longest bars of a row together
 KEY = re.compile("[0-9a-fA-F]+")
 
 
-def command(
-    file: FileOrHyphen,
-    /,
-    *,
-    field: str = "input",
-    place: Place = Place(),
-    json: bool = False,
-) -> int:
+def command(file: FileOrHyphen, /, *, field: str = "input", place: Place = Place(), json: bool = False) -> int:
     """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.
 
     Counts of a run are stored and shown in the report. `lengthwise sample scan --all --json` prints a task as JSON

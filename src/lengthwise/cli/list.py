@@ -146,17 +146,12 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
         return
     table = plain_table(column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
     for row in rows:
-        options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
+        # `--lengths` stands for the length of several questions.
+        defaults = {"lengths" if name == "length" else name: value for name, value in row["settings"].items()}
+        options = ", ".join(f"--{name.replace('_', '-')}: {value}" for name, value in defaults.items())
         table.add_row(row["name"], row["summary"], options or "none")
     stdout().print(table)
     print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe recency --help")
-
-
-def _option(setting: str) -> str:
-    """Return the option of `lengthwise probe` for a setting of a probe. `--lengths` stands for the length of several
-    questions.
-    """
-    return "--lengths" if setting == "length" else f"--{setting.replace('_', '-')}"
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------

@@ -59,23 +59,23 @@ def command(
 
     file = None if plot is None else picture_file(plot, (".svg", ".png", ".pdf"))
     warn_of_untested_transformers()
-    read = read_folder(folder, trust_remote_code=trust_remote_code)
-    groups = description.layer_groups(read)
-    comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
-    findings = mistakes.findings(Case(read, groups, comparisons))
-    checked = stored_buffers.check_weights(read, groups) if weights else None
+    model = read_folder(folder, trust_remote_code=trust_remote_code)
+    groups = description.layer_groups(model)
+    comparisons = [*angles.compare_angles(model, groups), *biases.compare_biases(model, groups)]
+    findings = mistakes.findings(Case(model, groups, comparisons))
+    checked = stored_buffers.check_weights(model, groups) if weights else None
     if checked is not None:
         findings += checked.findings
     if file is not None:
         from lengthwise.huggingface.picture import draw
 
-        cache_folder.write(file, draw(read, groups, file.suffix.lower().removeprefix(".")))
+        cache_folder.write(file, draw(model, groups, file.suffix.lower().removeprefix(".")))
     if json:
         print_json(
-            {**record(read, groups, comparisons, findings), "weights": None if checked is None else checked.numbers()}
+            {**record(model, groups, comparisons, findings), "weights": None if checked is None else checked.numbers()}
         )
     else:
-        _print(read, groups, comparisons, findings)
+        _print(model, groups, comparisons, findings)
         if checked is not None:
             print(checked.in_words())
         if file is not None:
@@ -84,7 +84,7 @@ def command(
 
 
 def record(
-    read: "ModelFolder",
+    model: "ModelFolder",
     groups: "list[LayerGroup]",
     comparisons: "list[Comparison | NotCompared]",
     findings: "list[Finding]",
@@ -99,17 +99,17 @@ def record(
     from lengthwise.huggingface.own_encoding import train_length_of
 
     return {
-        "folder": str(read.path),
-        "model_type": read.config.model_type,
-        "dtype": _dtype(read),
-        "length": read.length,
-        "length_before_scaling": train_length_of(read.config),
+        "folder": str(model.path),
+        "model_type": model.config.model_type,
+        "dtype": _dtype(model),
+        "length": model.length,
+        "length_before_scaling": train_length_of(model.config),
         "layers": [
             {
                 "layers": list(group.layers),
                 "kind": group.kind or None,
                 "encoding": None if group.encoding is None else group.encoding.name,
-                "settings": {} if group.encoding is None else {k: _plain(v) for k, v in group.encoding.settings},
+                "settings": {} if group.encoding is None else dict(group.encoding.settings),
                 "window": group.window,
                 "temperature": group.temperature or None,
                 "softmax_scale": group.softmax_scale,
@@ -129,7 +129,7 @@ def record(
 
 
 def _print(
-    read: "ModelFolder",
+    model: "ModelFolder",
     groups: "list[LayerGroup]",
     comparisons: "list[Comparison | NotCompared]",
     findings: "list[Finding]",
@@ -137,17 +137,16 @@ def _print(
     from lengthwise.huggingface.angles import Comparison
     from lengthwise.huggingface.own_encoding import train_length_of
 
-    length, before = read.length, train_length_of(read.config)
+    length, before = model.length, train_length_of(model.config)
     span = "no limit" if length is None else f"{length:,} tokens"
     if length is not None and before != length:
         span += f" ({before:,} before scaling)"
-    print(
-        f"{one_line(read.path)}: {read.config.model_type}, {read.layers} layers, {_dtype(read)}, intended for {span}.\n"
-    )
+    kind = f"{model.config.model_type}, {model.layers} layers, {_dtype(model)}"
+    print(f"{one_line(model.path)}: {kind}, intended for {span}.\n")
     console = stdout()
-    console.print(_layers_table(read.layers, groups))
-    if not read.observation.layers:
-        reason = read.observation.reason or "they do not call transformers' attention interface"
+    console.print(_layers_table(model.layers, groups))
+    if not model.observation.layers:
+        reason = model.observation.reason or "they do not call transformers' attention interface"
         print(f"These layers were not observed ({one_line(reason)}), so the table shows what the settings say.")
     measured = [c for c in comparisons if isinstance(c, Comparison)]
     if measured:
@@ -158,7 +157,7 @@ def _print(
         print(f"{'problem' if finding.is_problem else 'note'} ({finding.check}): {one_line(finding.text)}")
     problems = sum(finding.is_problem for finding in findings)
     print(f"{problems or 'No'} problem{'s' if problems != 1 else ''} found.")
-    if read.whole.get("auto_map"):
+    if model.whole.get("auto_map"):
         print("config.json names code in the folder (auto_map), which runs only with --trust-remote-code.")
 
 
@@ -208,9 +207,5 @@ def _angles_table(measured: "list[Comparison]") -> Any:
     return table
 
 
-def _dtype(read: "ModelFolder") -> str:
-    return str(read.dtype).removeprefix("torch.")
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _dtype(model: "ModelFolder") -> str:
+    return str(model.dtype).removeprefix("torch.")

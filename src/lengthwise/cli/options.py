@@ -1,4 +1,4 @@
-"""Options that several commands share, as frozen dataclasses whose fields are options and whose docstrings are their help."""
+"""Options that several commands share, as frozen dataclasses: fields are options, and docstrings their help."""
 
 import dataclasses
 import gc
@@ -117,8 +117,7 @@ def required_names(text: str, option: str, example: str) -> list[str]:
 
 
 def method_names(text: str, example: str) -> tuple[str, ...]:
-    """Return the different names of `--methods`. Raise `ConfigError` if there are none, or if one is no encoding and
-    not "own"."""
+    """Return the different names of `--methods`. Raise `ConfigError` unless each is an encoding or "own"."""
     from lengthwise.encodings import ENCODINGS
 
     methods = tuple(dict.fromkeys(required_names(text, "--methods", example)))
@@ -168,8 +167,7 @@ def option_values(fields: Iterable[dataclasses.Field[Any]], options: Mapping[str
 
 @contextmanager
 def named_as_options(*configs: type) -> Iterator[None]:
-    """Let messages about settings of these classes name a command's options: `--batch-size` in place of
-    `Tuning.batch_size`."""
+    """Let messages about settings of these classes name options: `--batch-size` in place of `Tuning.batch_size`."""
     try:
         yield
     except ConfigError as error:
@@ -180,7 +178,7 @@ def named_as_options(*configs: type) -> Iterator[None]:
         raise type(error)(text) from error
 
 
-# ---- where results are, and how runs are executed ---------------------------------------------------------------------
+# ---- where results are, and how runs are executed -------------------------------------------------------------------
 
 
 @FLATTENED
@@ -214,8 +212,7 @@ class Place:
 
     @property
     def option(self) -> str:
-        """The options of other commands on these results, for messages, such as ` --results PATH`; "" if they need
-        none."""
+        """The options of other commands on these results, for messages, such as ` --results PATH`, or ""."""
         from lengthwise.store import results_option, store_option
 
         return store_option(self.store) + results_option(self.results)

@@ -44,9 +44,7 @@ def picture_file(text: str, endings: Sequence[str], option: str = "--plot") -> P
 
 
 def new_file(text: str, force: bool, option: str = "--out") -> Path:
-    """Return the path of the file that the option names. Raise `ConfigError` if it exists, unless `force`, or cannot be
-    written.
-    """
+    """Return the path of an option. Raise `ConfigError` if it cannot be written or, without `force`, exists."""
     path = _require_file(text, option)
     if not force and (path.exists() or path.is_symlink()):
         raise ConfigError(f"{option} {text} exists; name another file, or overwrite it with --force")
@@ -54,9 +52,7 @@ def new_file(text: str, force: bool, option: str = "--out") -> Path:
 
 
 def _require_file(text: str, option: str) -> Path:
-    """Return the path. Raise `ConfigError` if it is not that of a regular file in an existing folder, or cannot be
-    written.
-    """
+    """Return the path. Raise `ConfigError` unless it is that of a writable regular file in an existing folder."""
     require_no_address(option, text)
     path = Path(text)
     if not text.strip():

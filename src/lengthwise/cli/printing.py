@@ -23,9 +23,7 @@ def stdout() -> "Console":
 
 
 def console(**settings: Any) -> "Console":
-    """Return a rich console that escapes control characters and reads no markup, as text may be from somebody else's
-    database.
-    """
+    """Return a rich console that escapes control characters and reads no markup, because texts may be anybody's."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -94,9 +92,7 @@ def note_lines(lines: Sequence[str]) -> list["RenderableType"]:
 
 
 def print_table(columns: Sequence["Column"], rows: Sequence[Sequence[str]]) -> None:
-    """Print a plain table. A long one whose rows fit in the width is printed without rich, which takes a second for
-    2,000 rows.
-    """
+    """Print a plain table. A long one that fits is printed without rich, which takes a second for 2,000 rows."""
     from rich.cells import cell_len
 
     out, heads = stdout(), [str(one.header) for one in columns]
@@ -118,8 +114,7 @@ def print_table(columns: Sequence["Column"], rows: Sequence[Sequence[str]]) -> N
 
 
 def escaped(text: str) -> str:
-    """Return the text with control characters written as Python escapes (`\\x1b`): escape sequences, tabs, and marks
-    that change the writing direction. Line feeds stay."""
+    """Return the text with control characters written as Python escapes (`\\x1b`). Line feeds stay."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -5,13 +5,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from lengthwise.cli.options import FLATTENED, Place, Threads, option_class, option_values, whole_numbers
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress import progress
+from lengthwise.cli.selection import require_one
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
 from lengthwise.measurements import PROBES, Probe, Table
@@ -55,12 +56,7 @@ class Selection:
 
     def require(self, run: str | None, place: Place) -> None:
         """Raise `ConfigError` unless one run or a study is selected."""
-        if (run is None) == (self.study is None):
-            got = "neither" if run is None else "both"
-            raise ConfigError(
-                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{place.option}` "
-                "shows the keys"
-            )
+        require_one("probe", [] if run is None else [run], self.study, place)
         if self.task is not None and self.study is None:
             raise ConfigError(
                 "--task selects runs of a study, but a key already names one run; omit it, or use --study"
@@ -81,35 +77,18 @@ class Comparison:
 
 
 def _command(probe: Probe) -> Callable[..., int]:
-    given = _option_class(probe)
+    # `lengths` stands for the length of several questions.
+    fields = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
+    options_type = option_class(fields, probe.shown_default)
+    comparison_type = Comparison if probe.compares else Annotated[Comparison, Parameter(parse=False)]
 
     def command(
         run: str | None = None,
         /,
         *,
+        comparison: comparison_type = Comparison(),  # type: ignore[valid-type]
         selection: Selection = Selection(),
-        options: given = given(),  # type: ignore[valid-type]
-        place: Place = Place(),
-        device: str = "cpu",
-        threads: Threads = 1,
-        json: bool = False,
-    ) -> int:
-        return _probe(probe, run, selection, Comparison(), options, place, device, threads, json)
-
-    command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
-    return command
-
-
-def _comparing_command(probe: Probe) -> Callable[..., int]:
-    given = _option_class(probe)
-
-    def command(
-        run: str | None = None,
-        /,
-        *,
-        comparison: Comparison = Comparison(),
-        selection: Selection = Selection(),
-        options: given = given(),  # type: ignore[valid-type]
+        options: options_type = options_type(),  # type: ignore[valid-type]
         place: Place = Place(),
         device: str = "cpu",
         threads: Threads = 1,
@@ -119,12 +98,6 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
     command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
     return command
-
-
-def _option_class(probe: Probe) -> Any:
-    """Return the options of a probe. `lengths` stands for the length of several questions."""
-    options = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
-    return option_class(options, probe.shown_default)
 
 
 def _probe(
@@ -144,12 +117,12 @@ def _probe(
             f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) "
             "for its run with the same task and seed"
         )
-    given = dataclasses.asdict(options)
-    lengths = given.pop("lengths", None)
+    values = dataclasses.asdict(options)
+    lengths = values.pop("lengths", None)
     lengths = None if lengths is None else list(dict.fromkeys(whole_numbers(lengths, "--lengths", 1, "20,40,80")))
-    given = option_values(probe.Options.fields(), given)
+    values = option_values(probe.Options.fields(), values)
     with place.open() as store:
-        jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
+        jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, values)
         results = _measure(store, jobs, device, threads)
     for line in [*skipped_lines(skipped), *_outdated(results)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
@@ -236,7 +209,7 @@ def _measure(store: "Store", jobs: "Sequence[ProbeJob]", device: str, threads: i
 
     Compute(device=device, threads=threads).require_usable()
     use_process(threads)
-    prober = probing.Prober(store, store.files, device=device, threads=threads)
+    prober = probing.Prober(store, device=device, threads=threads)
     stored = prober.stored(jobs)
     with limited_to_machine(device), _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
         return probing.probe_all(prober, jobs, show)
@@ -290,17 +263,17 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
 
 @contextmanager
 def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float], None]]":
-    total = sum(job.work for job in jobs)
+    total = sum(job.options.work for job in jobs)
     done = 0.0
     with progress() as show:
 
         def advance(job: "ProbeJob", share: float) -> None:
             nonlocal done
-            done += job.work * share
+            done += job.options.work * share
             show(one_line(job.name), done, total)
 
         yield advance
 
 
 for name, probe in PROBES.items():
-    app.command(_comparing_command(probe) if probe.compares else _command(probe), name=name)
+    app.command(_command(probe), name=name)

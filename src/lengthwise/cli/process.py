@@ -12,12 +12,8 @@ from types import FrameType
 from lengthwise.torchrun import launched
 
 USER_ERROR = 2  # exit code of every error that the user can fix
-EXECUTING = (
-    "work",
-    "run",
-    "compare",
-)  # commands that all processes of torchrun would execute, of which only `work` can
-
+# Commands that all processes of torchrun would execute, of which only `work` can.
+EXECUTING = ("work", "run", "compare")
 
 # Commands that go on where they were stopped. The others begin anew.
 CONTINUING = ("run", "work", "compare", "tokenize", "probe", "reach", "extend")

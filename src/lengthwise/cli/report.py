@@ -73,9 +73,7 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
 
 
 def _findings_data(findings: "Findings") -> dict[str, Any]:
-    """Return findings as plain data, in which a task has the name of its metric and its direction, as the store has
-    them.
-    """
+    """Return findings as plain data, in which a task has the name and the direction of its metric."""
     from lengthwise.analysis.answers import numbers_of
 
     bare = [dataclasses.replace(task, answers={}) for task in findings.tasks]

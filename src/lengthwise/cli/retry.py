@@ -18,9 +18,5 @@ def command(*runs: Runs, study: str | None = None, place: Place = Place()) -> in
     """
     require_one("retry", runs, study, place)
     return change(
-        runs,
-        study,
-        place,
-        lambda store, keys: store.retry(keys),
-        lambda row: f"to be tried again: {description(row)}",
+        runs, study, place, lambda store, keys: store.retry(keys), lambda row: f"to be tried again: {description(row)}"
     )

@@ -63,9 +63,7 @@ def command(
 
 
 def stages(study: "Study", execution: Execution) -> Iterator["Study"]:
-    """Yield the study and the stages after it. Each follows from the stored scores of the one before, which has to be
-    finished.
-    """
+    """Yield the study and the stages after it. Each follows from the stored scores of the finished one before."""
     following: Study | None = study
     names = set[str]()
     while following is not None:

@@ -67,7 +67,7 @@ def _print_answers(run: "RunRow", answers: "list[AnswerRow]", option: str) -> No
 
 
 def print_run(run: "RunRow", answers: "list[AnswerRow]") -> None:
-    from lengthwise.analysis.training_set import training_set
+    from lengthwise.analysis.protocol import training_set
     from lengthwise.measurements import Table
     from lengthwise.measurements.scores import FurtherScores
     from lengthwise.store import ScoreRow

@@ -1,4 +1,4 @@
-"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no torch."""
+"""`lengthwise statistics`: effective lengths, areas, comparisons and needed seeds of results. Imports no torch."""
 
 import dataclasses
 import math
@@ -46,8 +46,8 @@ def command(
 
     options = Options(threshold=threshold, difference=difference, length=length)
     with place.reading() as store:
-        found = findings(store, study)
-    statistics = statistics_of(found, options)
+        data = findings(store, study)
+    statistics = statistics_of(data, options)
     if json:
         print_json(data_of(statistics))
         return 0
@@ -56,7 +56,7 @@ def command(
     for task in statistics.tasks:
         _print_task(task)
     _print_over_tasks(statistics)
-    if failures := unlearned(found.tasks):
+    if failures := unlearned(data.tasks):
         print(failures)
     return 0
 
@@ -153,9 +153,7 @@ def needed_text(needed: "NeededSeeds | None") -> str:
 
 
 def _cells(interval: "Interval | None") -> list[str]:
-    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is
-    not shown.
-    """
+    """Return a mean and its interval over seeds. An interval over examples is not shown."""
     if interval is None or not math.isfinite(interval.mean):
         return ["–", ""]
     over_seeds = interval.basis in ("seeds", "seeds and prompts")

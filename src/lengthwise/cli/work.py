@@ -68,9 +68,7 @@ def command(
 
 
 def _under_torchrun(launch: Launch, executor: ExecutorConfig, execution: Execution) -> tuple[ExecutorConfig, Execution]:
-    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for
-    other ones.
-    """
+    """Return the executor and the settings for the processes of torchrun. Raise `ConfigError` for other ones."""
     if executor not in (ONE_WORKER, Inline()):
         raise ConfigError("under torchrun, one worker uses all processes; omit --workers, or start more commands")
     if execution.devices_per_run not in (None, launch.size):

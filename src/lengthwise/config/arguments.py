@@ -13,9 +13,7 @@ from lengthwise.values import require_known
 
 @cache
 def _signature(cls: type) -> inspect.Signature:
-    """Return the signature of `__init__`, in which `**name: Unpack[...]` stands for these arguments of the
-    base class.
-    """
+    """Return the signature of `__init__`; `**name: Unpack[...]` stands for these arguments of the base class."""
     signature = inspect.signature(cls.__init__)  # type: ignore[misc]
     parameters = list(signature.parameters.values())[1:]
     if parameters and get_origin(parameters[-1].annotation) is Unpack:
@@ -29,9 +27,7 @@ def _signature(cls: type) -> inspect.Signature:
 
 
 class _ConstructorSignature:
-    """The `__signature__` of a class, for `inspect.signature` and `help`, which would show the arguments of
-    `__new__`.
-    """
+    """The `__signature__` of a class, for `inspect.signature` and `help`, which would show that of `__new__`."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         return _signature(owner)

@@ -22,7 +22,11 @@ class Config:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     def __new__(cls, *_values: Any, **settings: Any) -> Self:
-        require_known(cls.__name__, settings, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]
+        require_known(
+            cls.__name__,
+            settings,
+            [field.name for field in dataclasses.fields(cls)],  # type: ignore[arg-type]
+        )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -52,9 +56,7 @@ class Config:
 
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
-        """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a
-        suggestion.
-        """
+        """Return the object that `to_data` described. Raise `ArgumentError` for an unknown setting."""
         return from_json(cls, json.dumps(data))
 
 

@@ -13,9 +13,7 @@ from lengthwise.values import ConfigError
 
 
 def choice_from_data(kind: str, data: Any) -> Choice:
-    """Return the choice that `to_data` described, with the current class. A changed class version shows in
-    the run key.
-    """
+    """Return the choice that `to_data` described, with the current class, whose version is in the run key."""
     if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
         raise ConfigError(f'a choice of {kind} must be an object like {{"is": "NAME", ...}}, got {data!r}')
     settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}

@@ -225,14 +225,14 @@ def alternate(*choices: Choice) -> Choice:
     return replace(choices[0], remaining_layers=choices[1:])
 
 
-def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
-    """Raise `ConfigError` unless `value` is a choice of that kind, and not a class, an instance or a name."""
+def require_choice(caller: str, value: object) -> None:
+    """Raise `ConfigError` unless `value` is a choice of an encoding, and not a class, an instance or a name."""
     if not isinstance(value, Choice):
         has_kind = getattr(value, "kind", None)
         name = value.__name__ if isinstance(value, type) else type(value).__name__ if has_kind else repr(value)
         raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if has_kind else 'RoPE'})")
-    if value.kind != kind:
-        raise ConfigError(f"{caller} takes an {kind}, got the {value.kind} {value.label}")
+    if value.kind != "encoding":
+        raise ConfigError(f"{caller} takes an encoding, got the {value.kind} {value.label}")
 
 
 class Registry:
@@ -300,9 +300,7 @@ class Registry:
         self._classes[make.__name__] = make
 
     def require_unique_name(self, make: type) -> None:
-        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them
-        apart.
-        """
+        """Raise `ConfigError` if a built-in class has the name of this unlisted one."""
         builtin = {folded(name): listed for name, listed in self._builtin.items()}
         namesake = builtin.get(folded(make.__name__), make)
         if namesake is not make and make not in self._classes.values():

@@ -1,4 +1,4 @@
-"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by name."""
+"""The arguments of a class's constructor, all passed by name: its settings, and those that a model fills in."""
 
 import inspect
 from collections.abc import Mapping
@@ -27,9 +27,7 @@ def _named(make: type) -> list[inspect.Parameter]:
 
 
 def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does
-    not have.
-    """
+    """Return what the class takes of the context. Raise `ConfigError` for an argument that it does not have."""
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
         provided = f" (it provides {', '.join(context)})" if context else ""
@@ -41,9 +39,7 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
-    """Return the settings that appear in a label: those that differ from their defaults, and the class's
-    `always_shown`.
-    """
+    """Return the settings for a label: those that differ from their defaults, and the class's `always_shown`."""
     always = getattr(make, "always_shown", ())
     defaults = {name: p.default for name, p in settings_of(make).items()}
     complete = {name: settings.get(name, default) for name, default in defaults.items() if name in {*settings, *always}}

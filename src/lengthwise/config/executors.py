@@ -91,8 +91,9 @@ class Slurm(ExecutorConfig):
             name, equals, value = option.removeprefix("--").partition("=")
             if not re.fullmatch("[a-z][a-z0-9-]*", name) or (equals and not value) or not value.isprintable():
                 raise ConfigError(f"sbatch must be NAME=VALUE or NAME, such as account=physics, got {option[:40]!r}")
-            if name in RESERVED:
-                raise ConfigError(f"the sbatch option {name} is set by Lengthwise; {RESERVED[name]}")
+            if name in RESERVED or name in FIELDS:
+                fix = f"use {FIELDS[name]}" if name in FIELDS else "omit it"
+                raise ConfigError(f"the sbatch option {name} is set by Lengthwise; {fix}")
             options[name] = value if equals else True
         return options
 
@@ -123,24 +124,15 @@ class Torchrun(ExecutorConfig):
     name = "torchrun"
 
 
-RESERVED = {
-    "array": "use slots",
-    "time": "use time",
-    "partition": "use partition",
-    "mem": "use memory",
-    "gpus-per-node": "use gpus",
-    "cpus-per-task": "use threads",
-    "signal": "jobs need it to save their progress",
-    "output": "the logs of the jobs are in the results folder",
-    "error": "the logs of the jobs are in the results folder",
-    "open-mode": "the logs of the jobs are in the results folder",
-    "job-name": "the same command finds its jobs by their name",
-    "nodes": "each job is one worker on one node",
-    "ntasks-per-node": "each job is one worker on one node",
-    "wrap": "the script is that of Lengthwise",
-    "requeue": "jobs are always queued again",
-    "no-requeue": "jobs are always queued again",
+FIELDS = {  # options of sbatch and the settings that they follow from
+    "array": "slots",
+    "time": "time",
+    "partition": "partition",
+    "mem": "memory",
+    "gpus-per-node": "gpus",
+    "cpus-per-task": "threads",
 }
+RESERVED = ("signal", "output", "error", "open-mode", "job-name", "nodes", "ntasks-per-node", "wrap", "requeue")
 
 EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {
     config.name: config for config in (Local, Inline, Slurm, Ray, Torchrun)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.config.class_settings import settings_of
-from lengthwise.values import ConfigError, require_bool, require_integer, shown
+from lengthwise.values import ConfigError, require_at_most, require_bool, require_integer
 
 MAX_WINDOW = 2**31
 
@@ -37,11 +37,7 @@ class LayerSettings:
         """Raise `ConfigError` for a window or sinks that no layer can have. `owner` starts the message."""
         if self.window is not None:
             require_integer(f"{owner} in a layer", 1, window=self.window)
-            if self.window > MAX_WINDOW:
-                raise ConfigError(
-                    f"{owner} in a layer: window must be at most {MAX_WINDOW:,}, got {shown(self.window)}; omit it to "
-                    "see all keys"
-                )
+            require_at_most(f"{owner} in a layer", MAX_WINDOW, window=self.window)
         require_bool(f"{owner} in a layer", sinks=self.sinks)
 
 
@@ -104,9 +100,7 @@ def with_colon(text: str) -> str:
 
 
 def require_closed_parentheses(text: str) -> None:
-    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not
-    opened.
-    """
+    """Raise `ConfigError` unless the parentheses of an encoding's text are pairs."""
     if depth := _unclosed(text):
         problem = "is not closed" if depth > 0 else "is closed that was not opened"
         raise ConfigError(

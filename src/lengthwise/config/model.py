@@ -13,9 +13,7 @@ MAX_LAYERS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """The architecture of the model. None is replaced at construction by a default that depends on the
-    other settings.
-    """
+    """The architecture of a model. In place of None, settings get defaults that depend on the other settings."""
 
     d_model: int = 128
     """Width of the model."""
@@ -56,11 +54,8 @@ class ModelConfig(Config):
             return
         if self.state_size is not None:
             raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
-        if self.head_dim is None and self.d_model % self.num_heads:
-            raise ConfigError(
-                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set "
-                "head_dim"
-            )
+        if self.head_dim is None:
+            self._require_equal_heads()
         d_ff = self._default_d_ff(4)
         self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
         self.require_positive("num_kv_heads", "head_dim", "d_ff")
@@ -92,11 +87,15 @@ class ModelConfig(Config):
         sizes = [size for size in defaults if size in mixer.settings]
         self.set_defaults(**{size: defaults[size] for size in sizes})
         self.require_positive(*sizes)
-        if "num_heads" in mixer.settings and self.d_model % self.num_heads:
+        if "num_heads" in mixer.settings:
+            self._require_equal_heads()
+        self.require_between(0.0, 0.99, "dropout")
+
+    def _require_equal_heads(self) -> None:
+        if self.d_model % self.num_heads:
             raise ConfigError(
                 f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one"
             )
-        self.require_between(0.0, 0.99, "dropout")
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()

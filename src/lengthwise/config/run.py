@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -83,15 +82,6 @@ class Run(Config):
             del data["parent"]
         return data
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> "Run":
-        ancestor, depth = data, 0
-        while isinstance(ancestor, Mapping) and ancestor.get("parent") is not None:
-            ancestor, depth = ancestor["parent"], depth + 1
-            if depth > MAX_LINEAGE:
-                raise ConfigError(f"a run must have at most {MAX_LINEAGE} ancestors, got more")
-        return super().from_data(data)
-
     def identity(self) -> dict[str, Any]:
         data = {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
         return data | ({"parent": self.parent.key} if self.parent is not None else {})
@@ -130,7 +120,11 @@ class Run(Config):
         at 1024)`.
         """
         scheme = self.training.positions
-        label = self._encoding_label() if self.model.mixer is None else self._mixer_label(MIXERS[self.model.mixer])
+        if self.model.mixer is None:
+            label = self._encoding_label()
+        else:
+            mixer = MIXERS[self.model.mixer].label
+            label = mixer if self.encoding.name == "NoPE" else f"{mixer} with {self.encoding.label}"
         label += f" with {scheme.label}" if scheme is not None else ""
         if self.parent is None:
             return label
@@ -138,9 +132,6 @@ class Run(Config):
         steps, length = self.training.steps, self.training.train_length
         at = f" at {length}" if length != self.parent.training.train_length else ""
         return f"{label} from {inherited}" + (f" ({steps} step{'s' if steps > 1 else ''}{at})" if steps else "")
-
-    def _mixer_label(self, mixer: Mixer) -> str:
-        return mixer.label if self.encoding.name == "NoPE" else f"{mixer.label} with {self.encoding.label}"
 
     def _encoding_label(self) -> str:
         name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)

@@ -47,14 +47,14 @@ class Row:
 
     encoding: str
     backend: str
-    question: Question
+    question: str
     answer: Answer
 
 
 def ask(make: type[PositionEncoding], question: Question) -> list[Row]:
     """Return the answers to one question for one encoding, on each of the question's backends."""
     case = EncodingCase.of(make)
-    return [Row(make.__name__, b, question, question(case, b)) for b in backends_of(question)]
+    return [Row(make.__name__, b, question.name, question(case, b)) for b in backends_of(question)]
 
 
 def backends_of(question: Question) -> list[str]:

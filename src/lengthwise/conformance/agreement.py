@@ -75,9 +75,7 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
 
 
 def chord_error(encoding: PositionEncoding) -> float:
-    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments
-    are exact.
-    """
+    """Return the bound of the chords' error in nats, max|f''| / (8 · 4095²) on [0, 1]; 0 if the segments are exact."""
     positions = torch.tensor([supported_positions(encoding, 0, FAR)])
     terms = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).terms
     functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]
@@ -93,9 +91,7 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
 
 
 def _approximate(*encodings: Any) -> None:
-    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other
-    backends.
-    """
+    """Remove the exact functions from forms, so that the reference uses the same segments as other backends."""
 
     def without_exact(original: Callable[[Span], AttentionModifiers], span: Span) -> AttentionModifiers:
         exact = original(span)

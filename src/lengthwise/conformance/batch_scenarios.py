@@ -42,9 +42,7 @@ def gaps(seed: int, rows: int, reach: int) -> Callable[[int], Int[Tensor, "b j"]
 
 
 def packed(*starts: tuple[int, ...]) -> Callable[[int], Int[Tensor, "b j"]]:
-    """Return a function for documents 0, 1, ... that begin at the given indices after the first, one tuple for each
-    row.
-    """
+    """Return a function for documents 0, 1, ... that begin at the indices after the first, a tuple for each row."""
 
     def documents(keys: int) -> Tensor:
         index = torch.arange(keys)
@@ -76,9 +74,7 @@ SCENARIOS = (
 
 
 def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..."]]:
-    """Return all effects of an encoding as tensors: embeddings, logits, tables of values and sinks, at near and far
-    positions.
-    """
+    """Return all effects of an encoding at near and far positions: embeddings, logits, tables of values and sinks."""
     effects = []
     # Up to the training length, past it, and far beyond it.
     for positions in (
@@ -107,9 +103,7 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 
 
 def require_close(what: str, actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
-    """Raise `Failure` if two tensors differ by more than `tolerance`, absolute or relative to the largest expected
-    value.
-    """
+    """Raise `Failure` if tensors differ by more than `tolerance`, absolute or relative to the largest expected one."""
     if actual.shape != expected.shape:
         raise Failure(f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}")
     error = difference(actual, expected)

@@ -72,8 +72,13 @@ class EncodingCase:
     def decoder(self, backend: str, *, seed: int = 0, num_layers: int = 2, share: bool | None = None) -> Decoder:
         """Return a model with four query heads and two key heads, in float64 and evaluation mode."""
         config = ModelConfig(
-            d_model=HEADS * HEAD_DIM, num_layers=num_layers, num_heads=HEADS, num_kv_heads=2, d_ff=64, share_encoding=share
-        )  # fmt: skip
+            d_model=HEADS * HEAD_DIM,
+            num_layers=num_layers,
+            num_heads=HEADS,
+            num_kv_heads=2,
+            d_ff=64,
+            share_encoding=share,
+        )
         sizes = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": TRAIN_LENGTH}
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -206,9 +211,7 @@ def run(
     x: Tensor | None = None,
     causal: bool = True,
 ) -> Tensor:
-    """Call `attend` as a user does. `x` is the layer's input; an encoding of embeddings has been added to
-    it already.
-    """
+    """Call `attend` as a user does. `x` is the layer's input, with the positions that are added to embeddings."""
     if encoding.acts_on_embedding():
         assert encoding.modifiers(Span.of(1)) == AttentionModifiers(), (
             "an encoding that acts on embeddings and on attention is not supported"
@@ -228,9 +231,7 @@ def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> Attenti
 
 @torch.no_grad()
 def randomize_parameters(module: nn.Module, seed: int) -> None:
-    """Replace parameters that are all 0 with random numbers, because an encoding may have no effect while
-    they are 0.
-    """
+    """Replace parameters that are all 0, with which an encoding may have no effect, by random numbers."""
     for n, parameter in enumerate(module.parameters()):
         if not parameter.any():
             parameter.copy_(numbers(1000 * seed + n, *parameter.shape) / 4)

@@ -66,14 +66,9 @@ def shift_effects(case: EncodingCase, backend: str) -> Iterator[tuple[str, int, 
                     if limit is None or int(positions.max()) + shift < limit:
                         yield name, shift, difference(run(inputs, positions=positions + shift), original)
                         if positions.ndim == 3:  # shift the last axis only
-                            one = torch.zeros(positions.shape[2], dtype=torch.long).index_fill(
-                                0, torch.tensor(-1), shift
-                            )
-                            yield (
-                                f"{name}, one axis",
-                                shift,
-                                difference(run(inputs, positions=positions + one), original),
-                            )
+                            moved = positions.clone()
+                            moved[..., -1] += shift
+                            yield f"{name}, one axis", shift, difference(run(inputs, positions=moved), original)
 
 
 def _rotates_by_distance(case: EncodingCase) -> None:

@@ -40,8 +40,7 @@ def output(
     x: Tensor,
     documents: Tensor | None = None,
 ) -> Float[Tensor, "b h i d"]:
-    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own
-    span.
+    """Return the attention output for as many queries as keys, where each pair has a span of its own.
 
     `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the
     layer's input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends
@@ -99,9 +98,8 @@ def output(
             weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
             values = [v[b, h // groups, j] for j in keys]
             sink = modifiers_of[i, keys[0]].sink
-            sink_weight = (
-                [] if sink is None else [math.exp(float(sink.logit[h if len(sink.logit) > 1 else 0]) - row_max)]
-            )
+            sink_logits = [] if sink is None else [float(sink.logit[h if len(sink.logit) > 1 else 0])]
+            sink_weight = [math.exp(logit - row_max) for logit in sink_logits]
             for n, j in enumerate(keys):
                 for form in modifiers_of[i, j].values:
                     values[n] = values[n] + entry(form.table, h, ids[i] - ids[j], form.first)
@@ -137,13 +135,8 @@ def _of_pair(rotation: Rotation, heads: int, pair: tuple[int, int, int]) -> Rota
         return x.repeat_interleave(heads // x.shape[1], 1)
 
     r = rotation
-    return replace(
-        r,
-        angle_q=entry(r.angle_q, i),
-        angle_k=entry(r.angle_k, j),
-        gain_q=entry(r.gain_q, i),
-        gain_k=entry(r.gain_k, j),
-    )
+    of_query = {"angle_q": entry(r.angle_q, i), "gain_q": entry(r.gain_q, i)}
+    return replace(r, **of_query, angle_k=entry(r.angle_k, j), gain_k=entry(r.gain_k, j))
 
 
 def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
@@ -169,19 +162,16 @@ def _term_gain(modifiers: AttentionModifiers, head: int) -> float:
 
 
 def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
-    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the
-    gain.
-    """
+    """Return one vector of a head rotated by its angle [1, 1|heads, 1, pairs] in radians, times the gain."""
     if angle is None:
         return x
     entry = 0, head if angle.shape[1] > 1 else 0, 0
     angles = angle[entry].tolist()
     gains = torch.as_tensor(1.0 if gain is None else gain, dtype=torch.float64).expand_as(angle)[entry].tolist()
     if rotation.polar:
-        turned = [math.log1p(math.exp(n)) * cmath.exp(1j * radians) for n, radians in zip(x, angles, strict=True)]
-        return [z.real * g for z, g in zip(turned, gains, strict=True)] + [
-            z.imag * g for z, g in zip(turned, gains, strict=True)
-        ]
+        sizes = [math.log1p(math.exp(n)) * g for n, g in zip(x, gains, strict=True)]
+        rotated = [size * cmath.exp(1j * radians) for size, radians in zip(sizes, angles, strict=True)]
+        return [z.real for z in rotated] + [z.imag for z in rotated]
     out, pairs = list(x), len(angles)
     for p, (radians, factor) in enumerate(zip(angles, gains, strict=True)):
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)

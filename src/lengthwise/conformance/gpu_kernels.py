@@ -41,9 +41,7 @@ SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
 
 @dataclass(frozen=True)
 class Form:
-    """What decides which kernels are compiled: the kinds of bias, the head dim and the dtype. A sink counts as a kind
-    of bias.
-    """
+    """What decides which kernels are compiled: kinds of bias, of which a sink is one, the head dim and the dtype."""
 
     biases: tuple[str, ...]
     dim: int
@@ -61,6 +59,7 @@ def bias_names(biases: tuple[str, ...]) -> str:
 BIASES: tuple[tuple[str, ...], ...] = (
     (),
     ("table",),
+    ("line",),
     ("segments",),
     ("many segments",),
     ("vectors",),
@@ -75,9 +74,7 @@ FORMS = tuple(Form(biases, dim, dtype) for biases in BIASES for dtype in DTYPES 
 
 @dataclass(frozen=True)
 class Shape:
-    """One call of attention. `keys` and `queries` count blocks of the kernels; a few tokens are added, so the last is
-    not full.
-    """
+    """One call of attention. `keys` and `queries` count blocks of the kernels, to which a few tokens are added."""
 
     name: str
     keys: float
@@ -117,9 +114,8 @@ class Call:
 
     def __init__(self, form: Form, shape: Shape) -> None:
         dtype: torch.dtype = getattr(torch, form.dtype)
-        has_segments, has_table = (
-            bool(names & set(form.biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors", "values"})
-        )
+        has_segments = bool(SEGMENT_COUNTS.keys() & set(form.biases))
+        has_table = bool({"table", "line", "vectors", "values"} & set(form.biases))
         bias_form: BiasForm = "segments" if has_segments else "table" if has_table else "none"
         blocks = gpu.blocks(dtype, padded(form.dim), bias_form)
         block = max(max(size.queries, size.keys) for size in blocks)
@@ -141,6 +137,8 @@ class Call:
     def _bias(self, bias: str, block: int, heads: int, dim: int) -> dict[str, Tensor]:
         if bias == "table":  # shorter than there are distances
             return {"table": torch.randn(heads, block + 9)}
+        if bias == "line":  # as ALiBi: a table whose values the kernels compute from the distance
+            return {"table": torch.rand(heads, 1) * (torch.arange(block + 9) - 3).abs()}
         if bias == "vectors":
             return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
         if bias == "values":  # other distances than those of "vectors"
@@ -171,7 +169,8 @@ class Call:
             error = (results[name].cpu().to(WIDE) - expected).abs().max().item() / size
             if not error <= self.tolerance:  # also if it is NaN
                 what = name if name == "output" else f"the gradient of {name}"
-                return f"{what} is off by {error:.1e} of the largest number, and rounding explains at most {self.tolerance:.0e}"
+                limit = f"rounding explains at most {self.tolerance:.0e}"
+                return f"{what} is off by {error:.1e} of the largest number, and {limit}"
         return None
 
     def _results(self, backend: Backend, device: torch.device | str, dtype: torch.dtype | None) -> dict[str, Tensor]:
@@ -207,8 +206,7 @@ class Call:
 
 
 def between_coordinates(knots: Tensor, distance: Tensor, distance_feature: Tensor, query_scale: Tensor) -> Tensor:
-    """Return the knots [s - 1] in float64. Knots that are almost a coordinate of a pair move to the middle of a gap
-    beside it.
+    """Return the knots [s - 1] in float64, of which those near a coordinate of a pair move to the middle of a gap.
 
     The gradients of a pair jump at a knot, and coordinates in float32 and in float64 may lie on different sides of it.
     distance [b, i, j], distance_feature [n], query_scale [b, i]: what the coordinates are made of.

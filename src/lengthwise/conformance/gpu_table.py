@@ -44,9 +44,7 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
 
 
 def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, str | None]:
-    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all
-    cores are used.
-    """
+    """Return for each form why the kernels failed, or None. All cores are used, most of the time to compile."""
     try:
         reasons = run_in_processes(partial(_failure, device), FORMS, on_result)
     except BrokenProcessPool as error:

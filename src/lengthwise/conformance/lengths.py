@@ -153,9 +153,7 @@ def _pairs(
 
 
 def _gain(rotation: TokenRotation, what: str, ones: Tensor) -> Tensor:
-    """Return what a rotation multiplies the length of queries or keys by. Polar rotations and those by matrices have no
-    gain.
-    """
+    """Return what a rotation multiplies the length of queries or keys by; 1 for polar rotations and matrices."""
     if not isinstance(rotation, Rotation) or rotation.polar or rotation.angle_q is None or rotation.angle_k is None:
         return torch.ones(())
     # With angles of 0, a rotation of ones returns its gain.

@@ -5,14 +5,14 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import torch
 
 from lengthwise import native
 from lengthwise.attention import BACKENDS
-from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
+from lengthwise.conformance import QUESTIONS, Row, Verdict, ask
 from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
 from lengthwise.encodings import ENCODINGS
 
@@ -50,19 +50,14 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     """
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     native.unsupported_reason()  # compile the kernel here, so that the message is printed once and not by every worker
-    answers = run_in_processes(_ask, tasks, lambda task: on_answer(task[0]))
-    return [
-        Row(name, backend, QUESTIONS[n], answer)
-        for (name, n), of_backends in zip(tasks, answers, strict=True)
-        for backend, answer in of_backends
-    ]
+    return list(chain.from_iterable(run_in_processes(_ask, tasks, lambda task: on_answer(task[0]))))
 
 
-def _ask(task: tuple[str, int]) -> list[tuple[str, Answer]]:
+def _ask(task: tuple[str, int]) -> list[Row]:
     name, n = task
     # The suite tests results, not speed.
     warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
-    return [(row.backend, row.answer) for row in ask(ENCODINGS.find(name), QUESTIONS[n])]
+    return ask(ENCODINGS.find(name), QUESTIONS[n])
 
 
 def as_data(rows: Sequence[Row]) -> dict[str, Any]:
@@ -75,7 +70,7 @@ def as_data(rows: Sequence[Row]) -> dict[str, Any]:
             {
                 "encoding": row.encoding,
                 "backend": row.backend or None,
-                "question": row.question.name,
+                "question": row.question,
                 "verdict": str(row.answer.verdict),
                 "detail": row.answer.detail,
             }
@@ -90,7 +85,7 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    answers = {(row.encoding, row.backend, row.question.name): row.answer for row in rows}
+    answers = {(row.encoding, row.backend, row.question): row.answer for row in rows}
     table = Table(title="Conformance: encodings × questions × backends", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for heading in ("encoding", "backend"):
         table.add_column(heading, no_wrap=True)
@@ -134,7 +129,7 @@ def _reasons(rows: Sequence[Row], verdict: Verdict) -> list[str]:
     backends_with: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row.answer.verdict is verdict:
-            backends_with.setdefault((row.encoding, row.question.name, row.answer.detail), []).append(row.backend)
+            backends_with.setdefault((row.encoding, row.question, row.answer.detail), []).append(row.backend)
     return [
         f"{encoding}, {name}{' on ' + ' and '.join(backends) if any(backends) else ''}: {detail}"
         for (encoding, name, detail), backends in backends_with.items()

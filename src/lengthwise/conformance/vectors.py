@@ -22,9 +22,7 @@ FOLDER = Path(__file__).parents[3] / "tests" / "vectors"
 
 
 def file_of(make: type) -> Path:
-    """Return the file with an encoding's reference values, which is named like the class (ignoring case and
-    underscores).
-    """
+    """Return the file with an encoding's reference values, named like the class apart from case and underscores."""
     if not FOLDER.is_dir():
         raise NotApplicable("reference values are in the source tree, which this installation does not have")
     for path in FOLDER.glob("*.json"):

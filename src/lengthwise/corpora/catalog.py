@@ -1,4 +1,4 @@
-"""Ready configurations of published corpora."""
+"""Ready configurations of published corpora. `docs/corpora.md` says what they contain, and their licences."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,13 @@ class Published:
 
     `source`: as `lengthwise tokenize` takes it. `field`: the field of the text. `origin`: the field that groups
     documents.
-    `files`: the files to download for use without a network. `licence`: of the collection, as its page states it.
+    `files`: the files to download for use without a network.
     """
 
     source: str
     field: str
     origin: str
     files: str
-    licence: str
-    content: str
 
     @property
     def dataset(self) -> str:
@@ -41,31 +39,23 @@ CATALOG = {
         field="text",
         origin="",
         files="en/c4-train.*.json.gz",
-        licence="ODC-BY, and Common Crawl's terms of use",
-        content="English web pages, cleaned (Raffel et al. 2020); 305 GB compressed",
     ),
     "pg19": Published(
         source="hf:emozilla/pg19",
         field="text",
         origin="",
         files="data/train-*.parquet",
-        licence="Apache-2.0; the books are in the public domain in the USA",
-        content="books published before 1919 (Rae et al. 2020); a copy of deepmind/pg19 without its loading script",
     ),
     "arxiv": Published(
         source="hf:common-pile/arxiv_papers",
         field="text",
         origin="",
         files="**/*.json.gz",
-        licence="CC BY, CC BY-SA or CC0, as each paper states",
-        content="papers of arXiv with an open licence, as text (Kandpal et al. 2025)",
     ),
     "github": Published(
         source="hf:codeparrot/codeparrot-clean",
         field="content",
         origin="repo_name",
         files="*.json.gz",
-        licence="that of each repository, in the field license",
-        content="Python files of GitHub, without near duplicates; a repository is never divided between the splits",
     ),
 }

@@ -1,7 +1,6 @@
-"""Documents: the texts of a corpus, each with its name and its origin."""
+"""A document of a corpus: a text with its name and its origin."""
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,12 +19,3 @@ class Document:
     @cached_property
     def digest(self) -> bytes:
         return hashlib.sha256(self.data).digest()
-
-
-def remove_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Remove empty documents and those with the same bytes as an earlier one, so that no document is in both splits."""
-    by_digest: dict[bytes, Document] = {}
-    for document in documents:
-        if document.data:
-            by_digest.setdefault(document.digest, document)
-    return tuple(by_digest.values())

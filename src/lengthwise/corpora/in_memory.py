@@ -1,13 +1,13 @@
 """Text in memory: a file, a folder, or Python's standard library. It is split by file and identified by a hash."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from lengthwise.corpora import stdlib
-from lengthwise.corpora.documents import Document, remove_duplicates
+from lengthwise.corpora.documents import Document
 from lengthwise.corpora.sources import formats
 from lengthwise.corpora.sources.base import Invalid, SourceOptions
 from lengthwise.corpora.sources.compression import SUFFIXES
@@ -70,14 +70,21 @@ class Corpus:
         )
 
 
+def remove_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Remove empty documents and those with the same bytes as an earlier one, so that no document is in both splits."""
+    by_digest: dict[bytes, Document] = {}
+    for document in documents:
+        if document.data:
+            by_digest.setdefault(document.digest, document)
+    return tuple(by_digest.values())
+
+
 def _hash(origin: str) -> bytes:
     return hashlib.sha256(origin.encode("utf-8", "surrogateescape")).digest()
 
 
 def _cut(data: bytes, validation: float) -> int:
-    """Return where the tail begins: after the first line break in the tail's first half, else between two
-    characters.
-    """
+    """Return where the tail begins: after a line break in its first half, or else between two characters."""
     point = min(max(round(len(data) * (1 - validation)), 1), len(data) - 1)
     line_break = data.find(b"\n", point, point + (len(data) - point) // 2)
     if line_break >= 0:
@@ -177,4 +184,4 @@ def _records(file: Path, name: str) -> Iterator[Document]:
 @lru_cache(maxsize=4)
 def _built_in(path: str) -> Corpus:
     version, documents = stdlib.read(stdlib.domains(path))
-    return Corpus(path, remove_duplicates(Document(*document) for document in documents), version)
+    return Corpus(path, remove_duplicates(documents), version)

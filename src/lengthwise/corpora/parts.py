@@ -31,9 +31,7 @@ INDEX = np.dtype([("digest", "V16"), ("origin", "<u8"), ("tokens", "<u8"), ("byt
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What all parts have in common. `leave_out_invalid`: count records that cannot be used, instead of raising an
-    error.
-    """
+    """What all parts have in common. `leave_out_invalid`: count records that cannot be used, and raise no error."""
 
     source: Source
     tokenizer: Tokenizer

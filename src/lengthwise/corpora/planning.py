@@ -33,9 +33,7 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A split: the lengths of its documents in tokens, the sum of their sizes, the hash of their texts, and
-    its shards.
-    """
+    """A split: the lengths of its documents in tokens, the sum of their sizes, and the hash of their texts."""
 
     lengths: NDArray[np.unsignedinteger]
     bytes: int
@@ -66,9 +64,14 @@ def plan(job: Job, keys: Sequence[str], validation: float, shard_bytes: int) -> 
         mask &= ~empty
     if not any(mask.any() for mask in selected):
         raise ConfigError(f"{job.source.name} has no document with text ({_counts(left_out)}); {ADVICE}")
-    is_held_out = _rule(
-        job, [job.index(key)["origin"][mask] for key, mask in zip(keys, selected, strict=True)], validation
-    )
+    origins = [job.index(key)["origin"][mask] for key, mask in zip(keys, selected, strict=True)]
+    lowest, highest = (int(choose(choose(part) for part in origins if len(part))) for choose in (min, max))
+    if lowest == highest:
+        raise ConfigError(
+            f"{job.source.name} has one document, or all its documents have one origin, but training and validation "
+            f"need one each; {ADVICE}"
+        )
+    is_held_out = held_out_rule(lowest, highest, limit_of(validation))
     builders = [_SplitBuilder(name, shard_bytes // job.tokenizer.dtype.itemsize) for name in SPLITS]
     for part, (key, mask) in enumerate(zip(keys, selected, strict=True)):
         index = job.index(key)
@@ -86,9 +89,7 @@ def _prefixes(index: Index) -> NDArray[np.uint64]:
 
 
 def _first_of_equals(parts: list[NDArray[np.uint64]]) -> list[Mask]:
-    """Return for each part a mask of the documents that are not equal to an earlier one. `parts`: prefixes of their
-    hashes.
-    """
+    """Return for each part, prefixes of hashes, a mask of the documents that are not equal to an earlier one."""
     sizes = [len(part) for part in parts]
     prefixes = np.concatenate(parts)
     parts.clear()
@@ -98,15 +99,16 @@ def _first_of_equals(parts: list[NDArray[np.uint64]]) -> list[Mask]:
     return np.split(first, np.cumsum(sizes)[:-1])
 
 
-def _rule(job: Job, origins: list[NDArray[np.uint64]], validation: float) -> Callable[[NDArray[np.uint64]], Mask]:
-    """Return the rule that decides from the hashes of origins which documents are held out."""
-    limit = np.uint64(min(int(validation * 2**64), 2**64 - 1))
-    lowest, highest = (choose(choose(part) for part in origins if len(part)) for choose in (min, max))
-    if lowest == highest:
-        raise ConfigError(
-            f"{job.source.name} has one document, or all its documents have one origin, but training and validation "
-            f"need one each; {ADVICE}"
-        )
+def limit_of(validation: float) -> int:
+    """Return the hash of an origin below which its documents are held out."""
+    return min(int(validation * 2**64), 2**64 - 1)
+
+
+def held_out_rule(lowest: int, highest: int, limit: int) -> Callable[[Any], Any]:
+    """Return the rule that decides from the hash of an origin, or an array of hashes, whether it is held out.
+
+    If all hashes are on one side of the limit, the rule moves the one that is next to it.
+    """
     if lowest >= limit:
         return lambda origin: origin == lowest
     if highest < limit:

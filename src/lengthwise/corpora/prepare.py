@@ -9,11 +9,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from lengthwise.corpora.manifest import (
     read_manifest,
 )
 from lengthwise.corpora.parts import Job, origin_hash, valid_records
-from lengthwise.corpora.planning import Plan, plan
+from lengthwise.corpora.planning import Plan, ShardPlan, held_out_rule, limit_of, plan
 from lengthwise.corpora.shards import SHARD_BYTES, finish_shard, note_of
 from lengthwise.corpora.sources import Part, Source
 from lengthwise.corpora.tokenizers import FileTokenizer, Tokenizer, open_tokenizer, train, trained_size
@@ -44,7 +45,6 @@ from lengthwise.values import ConfigError
 SUFFIX = ".unfinished"
 TRAINING_BYTES = 1 << 26  # of text for a trained tokenizer
 TRAINING_PARTS = 64  # that this text comes from, evenly spaced
-WITHOUT_THREADS = {"TOKENIZERS_PARALLELISM": "false"}  # processes work in parallel, each with one thread
 
 Show = Callable[[str, float, float], None]
 
@@ -133,14 +133,13 @@ class Preparation:
         job = Job(source=self.source, tokenizer=tokenizer, folder=work / "parts", leave_out_invalid=self.skip_invalid)
         keys = [job.key(part) for part in parts]
         pending = {key: part for key, part in zip(keys, parts, strict=True) if not job.is_finished(key)}
-        with self._pool(job, len(pending)) as run:
-            calls = [(_tokenize, (part,)) for part in pending.values()]
-            run(calls, lambda done: show("tokenizing", len(parts) - len(pending) + done, len(parts)))
+        with self._pool(job, len(pending)) as call_each:
+            for done, _ in enumerate(call_each(_tokenize, pending.values()), len(parts) - len(pending) + 1):
+                show("tokenizing", done, len(parts))
             planned = plan(job, keys, self.validation, self.shard_bytes)
             shards = [shard for name in SPLITS for shard in planned.splits[name].shards]
-            run(
-                [(_finish_shard, (keys, s, work / "corpus")) for s in shards], lambda n: show("writing", n, len(shards))
-            )
+            for done, _ in enumerate(call_each(partial(_finish_shard, keys, work / "corpus"), shards), 1):
+                show("writing", done, len(shards))
         manifest = self._write(planned, job, work, fingerprint)
         for file in (work / "corpus").iterdir():  # of an interrupted run before the source changed
             if file.name not in {*manifest.expected(), *manifest.files, NAME}:
@@ -191,12 +190,8 @@ class Preparation:
                     break
 
     def _held_out(self, parts: Sequence[Part]) -> Callable[[int], bool]:
-        """Return the rule of `planning` that decides from the hash of an origin whether its documents are held out.
-
-        A small source may have no document on one side of the limit; then the document next to the limit changes its
-        side.
-        """
-        limit = min(int(self.validation * 2**64), 2**64 - 1)
+        """Return the rule of `planning`. Documents are read until there are some on both sides of the limit."""
+        limit = limit_of(self.validation)
         lowest, highest, seen = 2**64, -1, set[bytes]()
         for part in parts:
             for record in valid_records(self.source, part, any_bytes=False, leave_out_invalid=self.skip_invalid):
@@ -208,50 +203,43 @@ class Preparation:
                     origin = int(origin_hash(record))
                     lowest, highest = min(lowest, origin), max(highest, origin)
                 if lowest < limit <= highest:
-                    return lambda origin: origin < limit
-        if lowest >= limit:
-            return lambda origin: origin == lowest
-        return lambda origin: origin != highest
+                    return held_out_rule(lowest, highest, limit)
+        return held_out_rule(lowest, highest, limit)
 
     @contextmanager
-    def _pool(self, job: Job, count: int) -> Iterator[Any]:
-        """Yield a function that makes calls in worker processes, or in this process if there is only one worker."""
+    def _pool(self, job: Job, count: int) -> Iterator[Callable[..., Iterator[None]]]:
+        """Yield a function like `map`, which makes calls in worker processes if there are several workers."""
         workers = min(self.workers, max(count, 1))
-        inline = workers == 1
+        if workers == 1:
+            _set_job(job)
+            yield map
+            return
         before = set(active_children())
-        with starting_processes():
-            executor = (
-                nullcontext() if inline else ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
-            )
-        with executor as pool, _environment(WITHOUT_THREADS):
+        with starting_processes():  # multiprocessing starts a process that tracks its resources
+            pool = ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
+        try:
+            with pool:
 
-            def run(calls: list[tuple[Any, tuple[Any, ...]]], done: Callable[[int], None]) -> None:
-                if pool is None:
-                    for number, (function, arguments) in enumerate(calls, 1):
-                        function(*arguments, job=job)
-                        done(number)
-                    return
-                with starting_processes():
-                    futures = [pool.submit(function, *arguments) for function, arguments in calls]
+                def call_each(function: Callable[..., None], items: Iterable[Any]) -> Iterator[None]:
+                    with starting_processes():
+                        futures = [pool.submit(function, item) for item in items]
+                    for future in as_completed(futures):
+                        yield future.result()
+
                 try:
-                    for number, future in enumerate(as_completed(futures), 1):
-                        future.result()
-                        done(number)
-                except BrokenProcessPool:
-                    raise ConfigError(
-                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, "
-                        "with fewer --workers if it happens again"
-                    ) from None
+                    yield call_each
                 except KeyboardInterrupt:  # do not wait for parts that can be tokenized again
                     for child in set(active_children()) - before:
                         child.terminate()
                     raise
                 except Exception:
-                    for future in futures:
-                        future.cancel()
+                    pool.shutdown(wait=False, cancel_futures=True)
                     raise
-
-            yield run
+        except BrokenProcessPool:
+            raise ConfigError(
+                "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, with "
+                "fewer --workers if it happens again"
+            ) from None
 
     def _write(self, planned: Plan, job: Job, work: Path, fingerprint: str) -> Manifest:
         """Write everything but the shards, the manifest last."""
@@ -296,38 +284,26 @@ class Preparation:
         return manifest
 
 
-_job: Job | None = None  # of this worker process
+_job: Job | None = None  # whose parts and shards this process works on
 
 
-def _initialize(job: Job) -> None:
+def _set_job(job: Job) -> None:
     global _job
-    end_with_parent()
-    os.environ.update(WITHOUT_THREADS)
     _job = job
 
 
-def _tokenize(part: Part, job: Job | None = None) -> None:
-    job = job or _job
-    assert job
-    job.tokenize(part)
+def _initialize(job: Job) -> None:
+    """Prepare a worker process. Processes work in parallel, each with one thread."""
+    end_with_parent()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _set_job(job)
 
 
-def _finish_shard(keys: Sequence[str], shard: Any, folder: Path, job: Job | None = None) -> None:
-    job = job or _job
-    assert job
-    finish_shard(job, keys, shard, folder)
+def _tokenize(part: Part) -> None:
+    assert _job
+    _job.tokenize(part)
 
 
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _finish_shard(keys: Sequence[str], folder: Path, shard: ShardPlan) -> None:
+    assert _job
+    finish_shard(_job, keys, shard, folder)

@@ -1,10 +1,7 @@
 """Shards: files of tokens, which are written from finished parts and read where a batch needs them."""
 
-import contextlib
 import hashlib
 import json
-import mmap
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,11 +16,6 @@ from lengthwise.values import ConfigError
 
 SHARD_BYTES = 1 << 29
 COPIED = 1 << 22  # tokens that are copied at once
-MAX_MAPS = 128  # shards that are mapped at the same time, each with an open file
-RELEASE_BYTES = (
-    1 << 26
-)  # of pages that stay in this process's memory; more are released, and stay in the system's cache
-PAGES = 1 << 16  # bytes that the system maps around a page
 
 
 def write_shard(job: Job, keys: Sequence[str], shard: ShardPlan, folder: Path) -> tuple[str, NDArray[np.int64]]:
@@ -65,17 +57,14 @@ def shard_key(keys: Sequence[str], shard: ShardPlan) -> str:
 class TokenReader:
     """Reads windows of the tokens of one split, which are numbered from its first document to its last.
 
-    Shards are mapped into memory, and only the pages of a window are read. Pages are released regularly, so that the
-    process does not grow with the corpus.
+    Only the windows are read, so memory does not grow with the corpus.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, split: str):
-        self._folder, self._split, self._manifest = folder, split, manifest
-        self._dtype = np.dtype(manifest.dtype)
-        sizes = [shard.tokens for shard in manifest.split(split).shards]
-        self._starts = np.cumsum([0, *sizes])
-        self._maps: OrderedDict[int, tuple[mmap.mmap, NDArray[np.unsignedinteger]]] = OrderedDict()
-        self._touched = 0
+        shards = manifest.split(split).shards
+        self._files = [folder / shard_file(split, n) for n in range(len(shards))]
+        self._starts = np.cumsum([0, *(shard.tokens for shard in shards)])
+        self._dtype, self._target_size = np.dtype(manifest.dtype), manifest.target_size
 
     def read(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """Return the windows that begin at `starts` [b], int64 [b, length]. Each lies within one document.
@@ -84,39 +73,18 @@ class TokenReader:
         """
         windows = np.empty((len(starts), length), np.int64)
         shards = np.searchsorted(self._starts, starts, "right") - 1
-        for row, start, shard in zip(windows, starts.tolist(), shards.tolist(), strict=True):
-            first = start - int(self._starts[shard])
-            row[:] = self._tokens(shard)[first : first + length]
-        if windows.size and windows.max() >= self._manifest.target_size:
-            row_of = int(np.argmax(windows.max(1) >= self._manifest.target_size))
-            name = shard_file(self._split, int(shards[row_of]))
-            raise ConfigError(
-                f"{self._folder / name} is damaged: it contains a number that is no token; restore it, or tokenize "
-                "again"
-            )
-        self._release(len(starts) * (length * self._dtype.itemsize + PAGES))
-        return windows
-
-    def _tokens(self, shard: int) -> NDArray[np.unsignedinteger]:
-        if shard not in self._maps:
-            path = self._folder / shard_file(self._split, shard)
+        offsets = (starts - self._starts[shards]) * self._dtype.itemsize
+        for shard in np.unique(shards).tolist():
+            path, rows = self._files[shard], np.flatnonzero(shards == shard)
             try:
                 with open(path, "rb") as file:
-                    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    for row in rows:
+                        file.seek(offsets[row])
+                        windows[row] = np.frombuffer(file.read(length * self._dtype.itemsize), self._dtype)
             except (OSError, ValueError) as error:
                 raise ConfigError(f"cannot read the shard {path}: {error}; restore it, or tokenize again") from error
-            self._maps[shard] = mapped, np.frombuffer(mapped, self._dtype)
-            while len(self._maps) > MAX_MAPS:
-                self._maps.popitem(last=False)
-        self._maps.move_to_end(shard)
-        return self._maps[shard][1]
-
-    def _release(self, count: int) -> None:
-        """Release the pages once enough of them may have been read."""
-        self._touched += count
-        if self._touched < RELEASE_BYTES or not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        self._touched = 0
-        for mapped, _ in self._maps.values():
-            with contextlib.suppress(OSError):
-                mapped.madvise(mmap.MADV_DONTNEED)
+            if windows[rows].max(initial=0) >= self._target_size:
+                raise ConfigError(
+                    f"{path} is damaged: it contains a number that is no token; restore it, or tokenize again"
+                )
+        return windows

@@ -1,7 +1,6 @@
 """Real text that every machine has: the manual, docstrings and source of Python's standard library.
 
-There are three domains. Each consists of documents (name, origin, bytes); documents with the same origin are always in
-the same split.
+There are three domains. Each consists of documents; those with the same origin are always in the same split.
 
 - `manual`: the language manual in `pydoc_data.topics`, English prose, one document per topic. A topic is left out if at
   least half of its paragraphs occur in a longer topic (most such topics are sections of another). Topics that still
@@ -30,10 +29,10 @@ from pathlib import Path
 
 from lengthwise import cache_folder
 from lengthwise.corpora import extraction
+from lengthwise.corpora.documents import Document
 from lengthwise.values import ConfigError, near_miss
 
 DOMAINS = ("manual", "docstrings", "source")
-RawDocument = tuple[str, str, bytes]  # name, origin, bytes
 
 SKIP_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "idle_test"}
 SKIP_STARTS = ("test", "config-", ".")
@@ -55,10 +54,8 @@ def domains(path: str) -> tuple[str, ...]:
     return (name,)
 
 
-def read(selected: tuple[str, ...]) -> tuple[str, list[RawDocument]]:
-    """Return (Python version, documents of the selected domains in the order of `DOMAINS`), from the cache if it is
-    valid.
-    """
+def read(selected: tuple[str, ...]) -> tuple[str, list[Document]]:
+    """Return the Python version and the documents of the selected domains, in the order of `DOMAINS`."""
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
     name = cache_name(root, files)
@@ -68,10 +65,10 @@ def read(selected: tuple[str, ...]) -> tuple[str, list[RawDocument]]:
         documents = extract(root, files)
         cache_folder.store(name, pack(documents))
     for domain in selected:
-        if not any(name.startswith(f"{domain}/") for name, _, _ in documents):
+        if not any(document.name.startswith(f"{domain}/") for document in documents):
             missing = MANUAL if domain == "manual" else "the source files of its standard library"
             raise ConfigError(f"this Python lacks {missing}, so it has no text {domain!r}; give a file or a folder")
-    return platform.python_version(), [document for document in documents if document[0].partition("/")[0] in selected]
+    return platform.python_version(), [d for d in documents if d.name.partition("/")[0] in selected]
 
 
 def modules(root: Path) -> dict[str, os.stat_result]:
@@ -86,19 +83,19 @@ def modules(root: Path) -> dict[str, os.stat_result]:
     return dict(sorted(status.items()))
 
 
-def extract(root: Path, files: dict[str, os.stat_result]) -> list[RawDocument]:
+def extract(root: Path, files: dict[str, os.stat_result]) -> list[Document]:
     """Return all documents of all domains."""
     prose, source = [], []
     for name in files:
         if name == MANUAL:
             continue
         data = (root / name).read_bytes()
-        prose.append((f"docstrings/{name}", name, extraction.prose(data)))
-        source.append((f"source/{name}", name, data))
-    return [document for document in [*manual(), *prose, *source] if document[2]]
+        prose.append(Document(f"docstrings/{name}", name, extraction.prose(data)))
+        source.append(Document(f"source/{name}", name, data))
+    return [document for document in [*manual(), *prose, *source] if document.data]
 
 
-def manual() -> list[RawDocument]:
+def manual() -> list[Document]:
     """Return one document per topic of the language manual; none if this Python has no manual."""
     try:
         topics: dict[str, str] = dict(import_module("pydoc_data.topics").topics)
@@ -121,16 +118,16 @@ def manual() -> list[RawDocument]:
         group_of = {topic: longest if group in groups else group for topic, group in group_of.items()} | {name: longest}
         topic_of |= dict.fromkeys(paragraphs[name], name)
         selected.append(name)
-    return [(f"manual/{name}", f"{MANUAL}#{group_of[name]}", topics[name].encode()) for name in sorted(selected)]
+    return [
+        Document(f"manual/{name}", f"{MANUAL}#{group_of[name]}", topics[name].encode()) for name in sorted(selected)
+    ]
 
 
 # ---- the cache --------------------------------------------------------------------------------------------------
 
 
 def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
-    """Return the cache file's name, which depends on the interpreter, the state of its files, and the
-    extraction code.
-    """
+    """Return the cache file's name, which depends on the interpreter, its files, and the code of the extraction."""
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
@@ -139,19 +136,19 @@ def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
     return f"python-{platform.python_version()}-{state.hexdigest()[:16]}.corpus"
 
 
-def pack(documents: list[RawDocument]) -> bytes:
+def pack(documents: list[Document]) -> bytes:
     """Return one line of JSON (names, origins, sizes), followed by the bytes of all documents."""
-    header = json.dumps([[name, origin, len(data)] for name, origin, data in documents]).encode() + b"\n"
-    return header + b"".join(data for _, _, data in documents)
+    header = json.dumps([[d.name, d.origin, len(d.data)] for d in documents]).encode() + b"\n"
+    return header + b"".join(document.data for document in documents)
 
 
-def unpack(data: bytes) -> list[RawDocument] | None:
+def unpack(data: bytes) -> list[Document] | None:
     """Invert `pack`. Returns None for bytes that `pack` did not write."""
     header, _, body = data.partition(b"\n")
     documents, start = [], 0
     try:
         for name, origin, size in json.loads(header):
-            documents.append((name, origin, body[start : start + size]))
+            documents.append(Document(name, origin, body[start : start + size]))
             start += size
     except ValueError:
         return None

@@ -1,1 +1,1 @@
-"""Benchmarks of tasks on texts: how their published files are read, and how answers are scored. PyTorch is never imported."""
+"""Benchmarks of tasks on texts: how their published files are read, and how answers are scored, without PyTorch."""

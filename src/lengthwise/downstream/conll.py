@@ -1,4 +1,4 @@
-"""Files of labelled sentences in the CoNLL format: a token and its label on each line, and an empty line between sentences."""
+"""Files of labelled sentences in the CoNLL format: a token and its label on a line, empty lines between sentences."""
 
 import hashlib
 import re
@@ -16,8 +16,7 @@ LABEL = re.compile(r"O|[BI]-\S+")
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """The words of a sentence and the IOB2 label of each: "B-PER" begins an entity of the type PER, "I-PER" continues
-    it, "O" is outside of entities."""
+    """The words of a sentence and the IOB2 label of each: "B-PER" begins a person, "I-PER" continues it, "O": none."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
@@ -103,9 +102,7 @@ def _read(path: Path, file_signature: tuple[int, ...]) -> TaggedSentences:
 
 
 def _label(columns: list[str], previous: str) -> str:
-    """Return the label of a line. Raise `ConfigError` if it has none, or one that IOB2 does not allow after
-    `previous`.
-    """
+    """Return the label of a line. Raise `ConfigError` unless IOB2 allows it after `previous`."""
     token, label = columns[0], columns[-1]
     if len(columns) < 2 or not token:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Scores of answers in text: the official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and rouge-score."""
+"""The official metrics of SCROLLS, GLUE and SuperGLUE, from scikit-learn, SciPy and rouge-score."""
 
 import re
 import string
@@ -41,9 +41,7 @@ class AnswerScores:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is scored: predicted texts, the accepted texts of each, and optionally a group for each, such as its
-    question.
-    """
+    """What is scored: predicted texts, the accepted texts of each, and a group for each, such as its question."""
 
     predictions: Sequence[str]
     references: References
@@ -76,11 +74,7 @@ class AnswerMetric:
     ) -> AnswerScores:
         """Return the scores of predictions. `references`: all accepted texts of each prediction, at least one.
 
-        `groups`: names that answers to one question share; only MultiRC needs them. Without them, each answer is a
-        group.
-
-        Raises `ConfigError` for different numbers of predictions and references, for none at all, for a prediction
-        without a reference, and for anything that is not text.
+        `groups`: names that answers to one question share; only MultiRC needs them. None: each answer is a group.
         """
         answers = checked_answers(predictions, references, groups)
         components = self.components(answers)
@@ -96,29 +90,16 @@ class AnswerMetric:
 
 
 def checked_answers(predictions: Sequence[str], references: References, groups: Sequence[str] | None) -> Answers:
-    """Return the answers. Raise `ConfigError` unless they have as many lists of references as predictions, all of them
-    texts.
-    """
-    if isinstance(predictions, str) or isinstance(references, str):
-        raise ConfigError("predictions and references must be lists with an entry for each example, got a single text")
-    if len(predictions) != len(references):
+    """Return the answers. Raise `ConfigError` unless each prediction has a list of accepted texts."""
+    if not len(predictions) or len(predictions) != len(references):
         raise ConfigError(
-            f"there must be as many predictions as lists of references, got {len(predictions)} and {len(references)}; "
-            "give one prediction for each example"
+            "there must be a list of references for each prediction, and at least one, got "
+            f"{len(predictions)} predictions and {len(references)} lists"
         )
-    if not len(predictions):
-        raise ConfigError("there must be at least one prediction, got none")
-    for n, (prediction, texts) in enumerate(zip(predictions, references, strict=True)):
-        if not isinstance(prediction, str):
-            raise ConfigError(f"prediction {n} must be text, got a {type(prediction).__name__}")
-        if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
-            raise ConfigError(
-                f"the references of prediction {n} must be a list of at least one text, got {texts!r:.80}"
-            )
-    groups = [str(n) for n in range(len(predictions))] if groups is None else groups
-    if len(groups) != len(predictions):
-        raise ConfigError(f"there must be as many groups as predictions, got {len(groups)} and {len(predictions)}")
-    return Answers(predictions, references, groups)
+    for n, texts in enumerate(references):
+        if isinstance(texts, str) or not texts:
+            raise ConfigError(f"the references of prediction {n} must be a list of texts, got {texts!r:.80}")
+    return Answers(predictions, references, list(map(str, range(len(predictions)))) if groups is None else groups)
 
 
 # ---- SQuAD's token F1 and exact match ------------------------------------------------------------------------------
@@ -133,10 +114,9 @@ def normalize(text: str) -> str:
 
 
 def token_f1(prediction: str, reference: str) -> float:
-    """Return the F1 of the words of normalized texts: 2 · common / (words of both), common words counted as often as in
-    both.
+    """Return the F1 of the words of normalized texts: 2 · common / (words of both).
 
-    It is 0 without a common word, also if both texts are empty.
+    Common words count as often as in both. It is 0 without a common word, also if both texts are empty.
     """
     words, expected = (Counter(normalize(text).split()) for text in (prediction, reference))
     common = (words & expected).total()
@@ -195,9 +175,7 @@ def f1_of_class(predicted: NDArray[np.bool_], true: NDArray[np.bool_], score: fl
 
 
 def binary_f1(labels: Sequence[str], answers: Answers) -> Floats:
-    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one of the two,
-    as in T5.
-    """
+    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one, as in T5."""
     predicted, true = answers.classes(labels)
     predicted = np.where(predicted < 0, 1 - true, predicted)
     score = _package("sklearn.metrics", "scikit-learn").f1_score(true, predicted, zero_division=0.0)
@@ -215,9 +193,7 @@ def macro_f1(labels: Sequence[str], answers: Answers) -> Floats:
 
 
 def matthews(labels: Sequence[str], answers: Answers) -> Floats:
-    """Matthews' correlation coefficient. A prediction that is no label is a further class. 0 if all predictions are
-    equal.
-    """
+    """Matthews' correlation. A prediction that is no label is a further class. 0 if all predictions are equal."""
     predicted, true = answers.classes(labels)
     score = _package("sklearn.metrics", "scikit-learn").matthews_corrcoef(true, predicted)
     classes = np.arange(-1, len(labels))

@@ -37,9 +37,7 @@ class Records:
         return len(self.starts)
 
     def row(self, number: int) -> dict[str, Any]:
-        """Return a row. Raise `ConfigError` if the file has changed since it was indexed so that the row cannot be
-        read.
-        """
+        """Return a row. Raise `ConfigError` if the file has changed so that the row cannot be read."""
         start, stop = int(self.starts[number]), int(self.stops[number])
         with _opened(self.path, self.content) as file:
             file.seek(start)
@@ -83,9 +81,7 @@ def _records(path: Path, check: Check, file_signature: tuple[int, ...]) -> Recor
 
 
 def index(path: Path, check: Check, content: bytes | None) -> Records:
-    """Read a file once and return its rows. Empty lines are skipped. `content`: that of the file, if it is
-    in memory.
-    """
+    """Read a file once and return its rows. Empty lines are skipped. `content`: that of a file in memory."""
     sha = hashlib.sha256()
     places: list[tuple[int, int]] = []
     by_id: dict[str, list[int]] = {}

@@ -69,9 +69,7 @@ ZERO_SHOT_LENGTHS = (512, 2048, 4096, 8192, 16384, 24576, 32768)
 
 
 def zero_shot_average(scores: Mapping[int, float]) -> float:
-    """Return the average over the lengths of NarrativeQA without fine-tuning: the plain mean over
-    `ZERO_SHOT_LENGTHS`.
-    """
+    """Return the average of NarrativeQA without fine-tuning: the plain mean over `ZERO_SHOT_LENGTHS`."""
     texts = {str(length): score for length, score in scores.items()}
     return average("NarrativeQA", [str(length) for length in ZERO_SHOT_LENGTHS], texts)
 
@@ -149,9 +147,7 @@ def demo_rows(split: str, count: int, sentences: int = 12) -> list[dict[str, str
 
 
 def demo() -> ScrollsExamples:
-    """Return a small invented data set. It shows how the tasks work without published files; its scores
-    mean nothing.
-    """
+    """Return a small invented data set, which shows how the tasks work; its scores mean nothing."""
     return ScrollsExamples(*(_demo_records(split) for split in FILES))
 
 

@@ -4,9 +4,7 @@ The command line, documentation, conformance suite and report all read `ENCODING
 through the entry-point group `lengthwise.encodings`.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from lengthwise.config import Registry, near_miss
+from lengthwise.config import Registry
 from lengthwise.encodings.absolute import Learned, NoPE, Sinusoidal
 from lengthwise.encodings.alibi import ALiBi
 from lengthwise.encodings.axes import AxialRoPE, MRoPE, RoPEMixed
@@ -158,8 +156,3 @@ __all__ = [
     "XPos",
     "YaRN",
 ]
-
-if not TYPE_CHECKING:  # type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near_miss(name, __all__)}")

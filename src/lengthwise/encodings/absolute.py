@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.arguments import require_input, require_positions, require_positive, require_positive_int
+from lengthwise.encodings.arguments import require_input, require_positive, require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import table_dtype
+from lengthwise.span import token_integers
 
 
 class NoPE(PositionEncoding):
@@ -73,7 +74,7 @@ class Sinusoidal(PositionEncoding):
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         require_input("Sinusoidal", x, self.d_model)
-        require_positions("Sinusoidal", positions, x)
+        token_integers("Sinusoidal: positions", positions, *x.shape[:2])
         return x + self.table(positions).to(x.dtype)
 
 
@@ -101,7 +102,7 @@ class Learned(PositionEncoding):
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         require_input("Learned", x, self.table.shape[1])
-        require_positions("Learned", positions, x)
+        token_integers("Learned: positions", positions, *x.shape[:2])
         self._require_rows(positions)
         return x + self.table[positions].to(x.dtype)
 

@@ -6,19 +6,14 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import DistanceBias
 from lengthwise.forms import table_dtype
-from lengthwise.values import ConfigError
-
-MAX_HEADS = 2**20  # more than any model has, and few enough to fit into memory
 
 
 def slopes(num_heads: int) -> list[float]:
     """Return the slope of each of H heads: 2^(-8h/H) for h = 1 ... H if H is a power of two.
 
     Otherwise return the slopes of the largest power of two P below H, then every second slope (1st, 3rd, ...) of 2P
-    heads. Raise `ConfigError` for more than 2^20 heads.
+    heads.
     """
-    if num_heads > MAX_HEADS:
-        raise ConfigError(f"ALiBi: num_heads must be at most {MAX_HEADS:,}, got {num_heads}")
     power = 1 << (num_heads.bit_length() - 1)
     first = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
@@ -29,8 +24,7 @@ class ALiBi(DistanceBias):
     """b(h, i, j) = -m_h (i - j) nats, with fixed slopes m_h = 2^(-8h/H) for heads h = 1 ... H.
 
     If H is not a power of two, the slopes are those of the largest power of two P below H, then every second slope of
-    2P heads.
-    `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h =
+    2P heads. `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h =
     exp(log_slopes_h), initialized with the fixed slopes and always above 0. Unless it is bidirectional, a key whose
     position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
 

@@ -23,9 +23,7 @@ def require_positive_int(what: str, **values: object) -> None:
 
 
 def require_positive(what: str, *, or_zero: bool = False, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a number from 1e-12 to 1e12, or 0 if `or_zero`. `what` starts the
-    message.
-    """
+    """Raise `ConfigError` unless each value is a number from 1e-12 to 1e12, or 0 if `or_zero`."""
     for name, value in values.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf or (value == 0 and not or_zero):  # type: ignore[operator]
@@ -46,20 +44,6 @@ def require_input(what: str, x: Any, d_model: int) -> None:
     if x.shape[-1] != d_model:
         raise ConfigError(
             f"{what}: the last dimension of x must be d_model = {d_model}, got {x.shape[-1]}; set d_model to that"
-        )
-
-
-def require_positions(what: str, positions: Any, x: Tensor) -> None:
-    """Raise `ConfigError` unless `positions` are int64 or int32 [batch or 1, tokens], one for each token of `x`."""
-    batch, tokens = x.shape[:2]
-    if not isinstance(positions, Tensor):
-        raise ConfigError(f"{what}: positions must be a tensor of int64, got {type(positions).__name__}")
-    if positions.dtype not in (torch.int64, torch.int32):
-        raise ConfigError(f"{what}: positions must be whole numbers (int64), got {positions.dtype}")
-    if positions.ndim != 2 or positions.shape[1] != tokens or positions.shape[0] not in (1, batch):
-        raise ConfigError(
-            f"{what}: positions must have the shape [{batch}, {tokens}] or [1, {tokens}], like the tokens of x, got "
-            f"{list(positions.shape)}"
         )
 
 

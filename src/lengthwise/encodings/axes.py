@@ -191,11 +191,10 @@ class RoPEMixed(PositionEncoding):
     a.
 
     All f are learned, [axes, heads, d/2], in each layer. For each head, they begin as one random rotation of the axes
-    of
-    `AxialRoPE`: in part n of the pairs, pair p has f_a = base^(-2p/m) · u_na, m = d / axes, and the vectors u_0, u_1,
-    ... of a head are orthonormal. So diagonal directions have frequencies of their own too. With two axes, u_0 = (cos
-    α, sin α) and u_1 = (-sin α, cos α), with α uniform between 0 and 2π. With one axis, this is RoPE with frequencies
-    learned for each head.
+    of `AxialRoPE`: in part n of the pairs, pair p has f_a = base^(-2p/m) · u_na, m = d / axes, and the vectors u_0,
+    u_1, ... of a head are orthonormal. So diagonal directions have frequencies of their own too. With two axes, u_0 =
+    (cos α, sin α) and u_1 = (-sin α, cos α), with α uniform between 0 and 2π. With one axis, this is RoPE with
+    frequencies learned for each head.
 
     The product of rotated q and k depends only on the differences on each axis. Positions are [batch, tokens, axes]. A
     token with a single position ID, such as a word, has this ID on every axis.
@@ -248,9 +247,7 @@ class RoPEMixed(PositionEncoding):
     def angle(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None
     ) -> Float[Tensor, "b h t pairs"]:
-        """Return the angle of every head and pair in radians. `axes` is None if all axes of a token are its position
-        ID.
-        """
+        """Return every head's and pair's angle in radians. `axes`: None if all axes of a token are its position ID."""
         axes = all_axes(positions, len(self.f)) if axes is None else axes
         x = axes.to(table_dtype(positions.device))[:, None]
         f = self.f.to(x.dtype)[:, :, None]

@@ -14,17 +14,14 @@ from torch import Tensor, nn
 
 from lengthwise.config import CheckedArguments, ConfigError, context_of, settings_of, shown_settings
 from lengthwise.config.class_settings import from_context
-from lengthwise.encodings.arguments import NOMINAL_SIZES, require_tensor
-from lengthwise.encodings.arguments import require_positive as require_positive
-from lengthwise.encodings.arguments import require_positive_int as require_positive_int
+from lengthwise.encodings.arguments import NOMINAL_SIZES, require_positive_int, require_tensor
 from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.user_classes import wrong_return
 
 
 class PositionEncoding(CheckedArguments, nn.Module):
-    """Base class of all position encodings: a module with parameters and a description of what positions do to
-    attention.
+    """Base class of position encodings: modules with parameters that describe what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
     `train_length`) are provided by the model. Those with a default are the settings of the encoding. Float settings
@@ -34,9 +31,8 @@ class PositionEncoding(CheckedArguments, nn.Module):
 
     kind: ClassVar[str] = "encoding"
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its effect on attention changes
-    shared_across_layers: ClassVar[bool] = (
-        True  # by default one module serves every layer, as in the source (or nothing is learned)
-    )
+    # By default one module serves every layer, as in the source (or nothing is learned).
+    shared_across_layers: ClassVar[bool] = True
     # Adding the same number to every position ID changes no logit. An instance may override it (DAPE takes its base's).
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
@@ -51,9 +47,7 @@ class PositionEncoding(CheckedArguments, nn.Module):
     max_length: int | None = None  # position IDs have to be below it; None: no limit
 
     def extra_repr(self) -> str:
-        """Return the settings as a choice's label shows them, and which of them a model has given:
-        `RoPE(base=500000.0)`.
-        """
+        """Return the settings as in a choice's label (`base=500000.0`), and which of them a model has given."""
         shown = shown_settings(type(self), self.init_arguments)
         return f"{shown}; from the model: {', '.join(self.inherited)}" if self.inherited else shown
 
@@ -122,9 +116,7 @@ class PositionEncoding(CheckedArguments, nn.Module):
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive
-        whole number.
-        """
+        """Raise `ConfigError` for a setting of the wrong type, or a model size that is no positive whole number."""
         super().check_arguments(arguments)
         sizes = [name for name in context_of(cls) if name in NOMINAL_SIZES and name in arguments]
         require_positive_int(cls.__name__, **{name: arguments[name] for name in sizes})
@@ -200,12 +192,15 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
     table of more than `MAX_TABLE_NUMBERS` numbers.
     """
     size, device = end - first, span.q.device
-    if torch.compiler.is_compiling() or size <= SMALL_SPAN:
-        return TableColumns(distances(first, end, device), first)
+    if torch.compiler.is_compiling():  # if position IDs are passed, `end` is known only when the graph runs
+        torch._check(size <= MAX_DISTANCES, lambda: f"positions reach over more than {MAX_DISTANCES:,} distances")
+        return TableColumns(torch.arange(first, end, device=device), first)
+    if size <= SMALL_SPAN:
+        return TableColumns(torch.arange(first, end, device=device), first)
     width, pairs = numbers_per_column(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
     if size * width <= SMALL_TABLE or span.consecutive or pairs >= size or pairs > MAX_SORTED_PAIRS:
         _require_table_fits(size, size * width)
-        return TableColumns(distances(first, end, device), first)
+        return TableColumns(torch.arange(first, end, device=device), first)
     distance = span.distance().clamp(first, end - 1).unique()
     _require_table_fits(size, len(distance) * width)
     return TableColumns(distance, first, sparse=True)
@@ -216,20 +211,8 @@ def _require_table_fits(size: int, numbers: int) -> None:
         raise ConfigError(
             f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, "
             f"more than the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer "
-            "tokens at a time, or "
-            "choose an encoding without a table (RoPE, NoPE)"
+            "tokens at a time, or choose an encoding without a table (RoPE, NoPE)"
         )
-
-
-def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
-    """Return first, first + 1, ..., end - 1. Raise `ConfigError` if a table over them would be too large."""
-    if torch.compiler.is_compiling():  # if position IDs are passed, `end` is known only when the graph runs
-        torch._check(
-            end - first <= MAX_DISTANCES, lambda: f"positions reach over more than {MAX_DISTANCES:,} distances"
-        )
-    else:
-        _require_table_fits(end - first, end - first)
-    return torch.arange(first, end, device=device)
 
 
 def distance_chunks(distance: Int[Tensor, " n"], chunk_size: int) -> tuple[Int[Tensor, " m"], ...]:
@@ -253,9 +236,7 @@ def stepped_length(length: Int[Tensor, "*n"], train_length: int, scale_step: int
 
 
 class RotaryEncoding(PositionEncoding):
-    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines
-    `frequencies(length)`.
-    """
+    """Base class of encodings that rotate q and k in every layer. A subclass defines `frequencies(length)`."""
 
     layout: Any = "interleaved"
 
@@ -300,9 +281,7 @@ class RotaryEncoding(PositionEncoding):
         return angle[:, None], gain
 
     def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
-        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`. Raise `ConfigError` for other
-        values.
-        """
+        """Return `frequencies(length)` in floating point, and `gain(length)`. Raise `ConfigError` for other values."""
         frequencies: Any = self.frequencies(length)
         gain: Any = self.gain(length)
         if not _is_per_length(frequencies, length):
@@ -342,13 +321,10 @@ class DistanceBias(PositionEncoding):
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """Return `bias(distance)`, in floating point. Raise `ConfigError` unless it is a real tensor [heads,
-        distances].
-        """
+        """Return `bias(distance)` in floating point. Raise `ConfigError` unless it is real [heads, distances]."""
         table: Any = self.bias(distance)
-        require_tensor(
-            self, "bias", table, heads=None, distances=None if torch.compiler.is_compiling() else len(distance)
-        )
+        size = None if torch.compiler.is_compiling() else len(distance)
+        require_tensor(self, "bias", table, heads=None, distances=size)
         return table if table.is_floating_point() else table.to(table_dtype(table.device))
 
     def _num_heads(self, device: torch.device) -> int:

@@ -17,8 +17,7 @@ from lengthwise.span import Span
 
 
 class Combined(PositionEncoding):
-    """An encoding with a temperature, learned sinks, or both: everything that its parts do to the logits and the
-    softmax.
+    """An encoding with a temperature, learned sinks, or both: everything that its parts do to the attention weights.
 
     `encoding`, `temperature` and `sinks` are instances of encodings, of which the last two may be None. Patterns over
     layers write them as settings: `rope(temperature=ssmax,sinks=true)`.
@@ -155,9 +154,7 @@ def combine(parts: Sequence[PositionEncoding]) -> Combined:
 
 
 def _joined(first: AttentionModifiers, second: AttentionModifiers) -> AttentionModifiers:
-    """Return everything that both do. The second is a temperature or a sink, which adds nothing that the first may
-    have.
-    """
+    """Return everything that both do. The second is a temperature or a sink."""
     if (first.gain and second.gain) or (first.sink and second.sink):
         raise ConfigError(
             "Combined: the encoding has a QueryGain or a SinkLogit of its own; omit the temperature or the sinks"

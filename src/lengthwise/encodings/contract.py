@@ -111,9 +111,7 @@ def embedded(
 
 
 def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-    """Return `encoding.effective_length(length)`. Raise `ConfigError` unless it is an integer tensor of the shape of
-    `length`.
-    """
+    """Return `encoding.effective_length(length)`. Raise `ConfigError` unless it is integers of the same shape."""
     result: Any = encoding.effective_length(length)
     is_integer = isinstance(result, Tensor) and result.dtype in (torch.int64, torch.int32)
     if not is_integer or result.shape != length.shape:
@@ -123,9 +121,7 @@ def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -
 
 
 def tracked_of(encoding: PositionEncoding) -> dict[str, Float[Tensor, "..."]]:
-    """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of at most two
-    axes.
-    """
+    """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of 0 to 2 axes."""
     with torch.no_grad():
         tracked: Any = encoding.tracked()
         for value in tracked.values() if isinstance(tracked, Mapping) else (tracked,):

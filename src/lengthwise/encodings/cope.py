@@ -5,7 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, LogitTransform, table_dtype
 from lengthwise.span import Span
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import PositionEncoding, require_positive_int, table_columns
+from lengthwise.encodings.arguments import require_positive_int
+from lengthwise.encodings.base import PositionEncoding, table_columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column

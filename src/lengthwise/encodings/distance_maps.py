@@ -22,8 +22,7 @@ from lengthwise.values import require_integer, shown
 
 
 class DistanceMap(RoPE):
-    """Base class of maps of distances. Each pair of query and key belongs to a region, and each region has positions of
-    its own.
+    """Base class of maps of distances: each pair of query and key belongs to a region with positions of its own.
 
     A subclass defines `mapped(positions)`, the positions of queries and of keys in each region, and `near`, the
     distance from which on a pair is in region 1, or `region(q, k)`. In region 0 both are the position IDs themselves,
@@ -160,9 +159,8 @@ class DCA(DistanceMap):
     i and j are the positions of query and key. i' is i mod s for keys of the query's chunk, min(i mod s + s, c) for
     those of the chunk before it, and c for older ones. So distances are exact within a chunk, and for the first w
     tokens of a chunk also to the chunk before it. By default c is 3/4 of the training length L, and w is a sixth of c.
-    w hides no key (`layer_window` does). It needs no training.
-    Within a chunk it is RoPE to the last bit. It depends on the positions themselves, because chunks begin at multiples
-    of s.
+    w hides no key (`layer_window` does). It needs no training. Within a chunk it is RoPE to the last bit. It depends on
+    the positions themselves, because chunks begin at multiples of s.
 
     Beyond the training length: no distance is larger than c, at any length. Distances to keys in older chunks say where
     in its chunk a key is, but not in which chunk.

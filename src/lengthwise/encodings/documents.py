@@ -38,8 +38,7 @@ def shifted(x: Float[Tensor, "b c j"], n: int, documents: Int[Tensor, "#b j"] | 
 
 
 def _sorted(x: Tensor, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return an order of the tokens [b, c, j] in which each document is in one piece, the first index of this piece [b,
-    1, j], and the indices [j]."""
+    """Return an order of the tokens by document [b, c, j], the begin of each one's document [b, 1, j], and indices."""
     sorted_documents, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
     is_first = F.pad(sorted_documents[:, 1:] != sorted_documents[:, :-1], (1, 0))
     index = torch.arange(x.shape[2], device=x.device)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
-from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int, table_columns
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import PositionEncoding, table_columns
 from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.native import segments
@@ -212,34 +213,20 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def compiled_backward(
-        ctx: Any, saved: tuple[Tensor, ...], grad_feature: Tensor, grad_scale: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """Compute `backward` with one call of the compiled library."""
-        c, multiplier, distance, query = saved
-        grad_c, grad_multiplier = c.new_empty(()), multiplier.new_empty(())
-        signed, times = c.item(), multiplier.item() * ctx.L
-        gradients = segments.fire_tables_backward(
-            abs(signed), abs(times), ctx.L, ctx.eps, distance, query, grad_feature, grad_scale
-        )
-        grad_c.fill_(gradients[0] * _sign(signed))
-        grad_multiplier.fill_(gradients[1] * _sign(times) * ctx.L)
-        return grad_c, grad_multiplier, *[None] * 4
-
-    @staticmethod
     def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
-        if not torch.is_grad_enabled() and piecewise.uses_library(*saved, grad_feature, grad_scale):
-            return _Tables.compiled_backward(ctx, saved, grad_feature, grad_scale)
-        if not torch.is_grad_enabled() and piecewise.uses_gpu_kernels(*saved, grad_feature, grad_scale):
+        c, multiplier, distance, query = ctx.saved_tensors  # read once: under checkpointing a second access is an error
+        tensors = (c, multiplier, distance, query, grad_feature, grad_scale)
+        if not torch.is_grad_enabled() and piecewise.uses_library(*tensors):
+            signed, times = c.item(), multiplier.item() * ctx.L
+            gradients = segments.fire_tables_backward(
+                abs(signed), abs(times), ctx.L, ctx.eps, distance, query, grad_feature, grad_scale
+            )
+            grad_c = c.new_full((), gradients[0] * _sign(signed))
+            return grad_c, multiplier.new_full((), gradients[1] * _sign(times) * ctx.L), *[None] * 4
+        if not torch.is_grad_enabled() and piecewise.uses_gpu_kernels(*tensors):
             from lengthwise.native import gpu_segments
 
-            c, multiplier, distance, query = saved
-            grad_c, grad_multiplier = gpu_segments.fire_tables_backward(
-                c, multiplier, distance, query, grad_feature, grad_scale, ctx.L, ctx.eps
-            )
-            return grad_c, grad_multiplier, *[None] * 4
-        c, multiplier, distance, query = saved
+            return *gpu_segments.fire_tables_backward(*tensors, ctx.L, ctx.eps), *[None] * 4
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps
         counts = value > 0

@@ -36,7 +36,8 @@ class GrapeA(PositionEncoding):
     Differs: the paper has one number ω instead of m_h softplus(ω_h), and does not divide u and v by their lengths
     (`normalized=False`). The norm of q and k in the code belongs to the model.
 
-    >>> grape = GrapeA(num_heads=1, head_dim=4, gates="query"); _ = grape.v.data.copy_(torch.tensor([[0.0, 3.0, 0.0, 0.0]]))
+    >>> grape = GrapeA(num_heads=1, head_dim=4, gates="query")
+    >>> _ = grape.v.data.copy_(torch.tensor([[0.0, 3.0, 0.0, 0.0]]))
     >>> (term,) = grape.modifiers(Span.of(2)).terms
     >>> term.query_vector.detach(), term.slope.detach() / grape.slopes[0]      # (0, 1, 0, 0) / √4
     (tensor([[0.0000, 0.5000, 0.0000, 0.0000]], dtype=torch.float64), tensor([1.0000], dtype=torch.float64))

@@ -15,9 +15,6 @@ from lengthwise.forms import AttentionModifiers, MatrixRotation, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import shown
 
-MAX_POSITIONS = 2**40  # the error of a rotation grows with the position, and far beyond it is not even finite
-
-
 # Tokens whose exponentials are computed together, which takes some 20 times the memory of their matrices.
 _CHUNK_SIZE = 1024
 
@@ -42,7 +39,7 @@ class LieRE(PositionEncoding):
     longer, and in training some 70 times the memory of the matrices. Without gradients, they are computed for 1,024
     tokens at a time, and the peak is about 4 times the matrices of 16,384 tokens. A compiled graph with position IDs
     computes the exponentials of all tokens at once. Each step of decoding with several axes, or with gaps between
-    positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are refused.
+    positions, computes the exponentials of all earlier keys again.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -117,13 +114,6 @@ class LieRE(PositionEncoding):
         return (far[:, :, None] @ near[:, None]).flatten(1, 2)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        if torch.compiler.is_compiling():
-            torch._check(span.length <= MAX_POSITIONS)  # when the graph runs, which has read the length anyway
-        elif span.length > MAX_POSITIONS:
-            raise ConfigError(
-                "LieRE: positions must be below 2^40, because rotations of higher ones have few correct digits, got "
-                f"{span.length - 1}; subtract the first position from all"
-            )
         # A compiled graph does not know the length unless positions are consecutive.
         is_dense = span.consecutive or (not torch.compiler.is_compiling() and span.length <= 2 * span.k.numel())
         table = self.table(span.length) if is_dense and span.axes_k is None else None

@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int, stepped_length
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import stepped_length
 from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 from lengthwise.forms import table_dtype
 
@@ -122,9 +123,7 @@ class NTKByParts(RoPE):
 def unscaled_share(
     theta: Float[Tensor, " pairs"], train_length: int, slow: float, fast: float
 ) -> Float[Tensor, " pairs"]:
-    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on,
-    linear between.
-    """
+    """Return 0 for pairs with up to `slow` turns in the training length, 1 from `fast` turns on, linear between."""
     return ((train_length * theta / (2 * math.pi) - slow) / (fast - slow)).clamp(0, 1)
 
 

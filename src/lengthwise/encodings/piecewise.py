@@ -27,8 +27,7 @@ Segments = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1
 
 
 def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
-    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to
-    rounding.
+    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, up to rounding.
 
     It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These
     zeros are the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as
@@ -47,9 +46,7 @@ def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
 
 
 class _ReluSegments(torch.autograd.Function):
-    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside
-    autograd.
-    """
+    """Segments with a gradient written by hand: for such small tensors, half the time was spent inside autograd."""
 
     @staticmethod
     def forward(ctx: Any, final: bool, *parameters: Tensor) -> Segments:
@@ -165,7 +162,7 @@ def _parameter_gradients(
     return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)
 
 
-# ---- lines [2, s, width]: slope and intercept of every neuron in every segment; `parameters`: weight, bias, weight, ...
+# ---- lines [2, s, width]: slope and intercept of every neuron in every segment; parameters: weight, bias, weight, ...
 
 
 def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -189,9 +186,7 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
 def _gradients_in_torch(
     parameters: Sequence[Tensor], gates: Sequence[Tensor], grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """Return the gradient of every parameter as a function of the parameters, so that there are second
-    derivatives too.
-    """
+    """Return the gradients as a function of the parameters, so that there are second derivatives too."""
     weights, biases = _weights_and_biases(parameters)
     lines, layer_inputs = torch.stack([weights[0].T, biases[0][None]]), []
     for weight, bias, gate in zip(weights[1:], biases[1:], gates, strict=False):

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, require_positive
+from lengthwise.encodings.arguments import require_positive
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, Rotation, table_dtype
 from lengthwise.span import Span
 

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import RotaryEncoding, require_positive
+from lengthwise.encodings.arguments import require_positive
+from lengthwise.encodings.base import RotaryEncoding
 from lengthwise.forms import table_dtype
 from lengthwise.values import shown
 

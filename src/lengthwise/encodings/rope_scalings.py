@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int, stepped_length
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import stepped_length
 from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 from lengthwise.forms import table_dtype
 from lengthwise.values import shown

@@ -5,7 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import DistanceBias, distance_chunks, require_positive, require_positive_int
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import DistanceBias, distance_chunks
 from lengthwise.forms import table_dtype
 
 _CHUNK_SIZE = 512  # distances whose sines are in memory together: so few that the C library reuses the memory

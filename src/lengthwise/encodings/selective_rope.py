@@ -48,7 +48,8 @@ class SelectiveRoPE(PositionEncoding):
     convolution) are not included.
 
     >>> selective = SelectiveRoPE(num_heads=1, head_dim=2, d_model=1, rank=1, width=2)
-    >>> _ = selective.A.data.fill_(1.0), selective.B.data.fill_(1.0), selective.c.data.copy_(torch.tensor([[[1.0, 0.5]]]))
+    >>> _ = selective.A.data.fill_(1.0), selective.B.data.fill_(1.0)
+    >>> _ = selective.c.data.copy_(torch.tensor([[[1.0, 0.5]]]))
     >>> y = selective.features(torch.tensor([[[3.0], [-3.0], [3.0]]]))     # 1, -1, 1; φ = 1, -0.5, 0.5
     >>> (rotation,) = selective.content(y, Span.of(3), None)
     >>> rotation.angle_k.flatten().detach()

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import DistanceBias, require_positive, require_positive_int
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import DistanceBias
 from lengthwise.forms import table_dtype
 
 

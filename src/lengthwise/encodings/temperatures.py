@@ -47,9 +47,7 @@ class Temperature(PositionEncoding):
 
 
 class LearnedTemperature(Temperature):
-    """Base class of temperatures `scale_h · ln(n) + bias_h`, where n is the position of the query + 1. Both are
-    learned.
-    """
+    """Base class of temperatures scale_h · ln(n) + bias_h, both learned; n is the position of the query + 1."""
 
     shared_across_layers: ClassVar[bool] = False
 

@@ -7,14 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import (
-    PositionEncoding,
-    distance_chunks,
-    distances,
-    require_positive,
-    require_positive_int,
-    table_columns,
-)
+from lengthwise.encodings.arguments import require_positive, require_positive_int
+from lengthwise.encodings.base import PositionEncoding, distance_chunks, table_columns
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, table_dtype
 from lengthwise.span import Span
 
@@ -46,7 +40,7 @@ class TransformerXL(PositionEncoding):
     and v with std 0.2 and has scale 1; the paper does none of these.
 
     >>> xl = TransformerXL(num_heads=1, head_dim=4, d_model=4); _ = nn.init.eye_(xl.W_R.data[0])
-    >>> xl.vectors(1, 2).detach()     # sin 1, sin 0.01, cos 1, cos 0.01
+    >>> xl.vectors(torch.tensor([1])).detach()     # sin 1, sin 0.01, cos 1, cos 0.01
     tensor([[[0.8415, 0.0100, 0.5403, 1.0000]]], dtype=torch.float64)
     """
 
@@ -81,25 +75,27 @@ class TransformerXL(PositionEncoding):
         pair = torch.arange(0, width, 2, dtype=table_dtype(distance.device), device=distance.device)
         return distance[..., None] * self.base ** -(pair / width)
 
-    def vectors(self, first: int, end: int, device: torch.device | str = "cpu") -> Float[Tensor, "h n d"]:
-        """Return W_R R of the distances first, first + 1, ..., end - 1.
+    def vectors(self, distance: Int[Tensor, " n"], consecutive: bool = True) -> Float[Tensor, "h n d"]:
+        """Return W_R R of each distance.
 
-        Each chunk of distances is computed from its centre c, with half the products: W_R R of c + r is even + odd and
-        that of c - r is even - odd, where even = Σ_p cos(r ω_p) a_p and odd = Σ_p sin(r ω_p) b_p. a and b are W_R
-        rotated by c.
+        If the distances are `consecutive`, each chunk is computed from its centre c, with half the products: W_R R of
+        c + r is even + odd and that of c - r is even - odd, where even = Σ_p cos(r ω_p) a_p and odd = Σ_p sin(r ω_p)
+        b_p. a and b are W_R rotated by c.
         """
-        distance = distances(first, end, torch.device(device))
         sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
         blocks = []
         for chunk in distance_chunks(distance, _CHUNK_SIZE):
+            if not consecutive:
+                angle = self.angles(chunk)
+                blocks.append(angle.sin() @ sin_weight.T + angle.cos() @ cos_weight.T)
+                continue
             half = chunk.shape[0] // 2
             centre = self.angles(chunk[half])
             angle = self.angles(chunk[half] - chunk[: half + 1].flip(0))
             even = angle.cos() @ (centre.sin() * sin_weight + centre.cos() * cos_weight).T
             odd = angle.sin() @ (centre.cos() * sin_weight - centre.sin() * cos_weight).T
             blocks += [(even - odd)[1:].flip(0), (even + odd)[: chunk.shape[0] - half]]
-        rows = torch.cat(blocks)
-        return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
+        return torch.cat(blocks).unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         last = span.distance_bound - 1
@@ -107,11 +103,5 @@ class TransformerXL(PositionEncoding):
             last = torch.sym_min(last, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         cols = table_columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
-        table = self._vectors_at(cols.distance) if cols.sparse else self.vectors(first, last + 1, span.q.device)
+        table = self.vectors(cols.distance, consecutive=not cols.sparse)
         return AttentionModifiers(terms=(RelativeKeyBias(table, first, self.v, cols.distances), KeyBias(self.u)))
-
-    def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
-        sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
-        angles = map(self.angles, distance_chunks(distance, _CHUNK_SIZE))
-        rows = torch.cat([angle.sin() @ sin_weight.T + angle.cos() @ cos_weight.T for angle in angles])
-        return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)

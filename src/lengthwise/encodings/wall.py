@@ -1,4 +1,4 @@
-"""Wall: every channel of the product of query and key decays by itself, as the content of the tokens between them says."""
+"""Wall: every channel of the product of query and key decays by itself, by the content of the tokens between them."""
 
 from typing import ClassVar
 
@@ -23,10 +23,8 @@ class Wall(PositionEncoding):
     f_tn = sigmoid(<w_hn, x_t> + b_hn), where x_t is the attention layer's input. The gates are those of the tokens
     after the key, up to the query, in the query's document. So every channel (dimension of a head) forgets at a pace of
     its own, and a product fades to 0, while FoX lowers the logit itself. w is initialized from N(0, 0.02²) and b with
-    8, so that a new model forgets very
-    little: f = 0.99966. With `gate`, FoX's bias with one more gate for each head is added to the scaled product; its b
-        starts at 8
-    too. Position IDs are not used.
+    8, so that a new model forgets very little: f = 0.99966. With `gate`, FoX's bias with one more gate for each head is
+    added to the scaled product; its b starts at 8 too. Position IDs are not used.
 
     Beyond the training length: the gates act in the same way. What is left of a channel decreases with every token
     whose gate is below 1, and a key of which nothing is left has the logit 0.

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int
+from lengthwise.encodings.arguments import require_positive, require_positive_int
 from lengthwise.encodings.rope import RoPE, RoPEArguments
 from lengthwise.forms import AttentionModifiers, Rotation, table_dtype
 from lengthwise.span import Span

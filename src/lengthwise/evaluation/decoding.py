@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Batch, GradedAnswers, Task
+from lengthwise.tasks.base import AnswerTask, Batch, GradedAnswers, Task
 
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer
@@ -90,9 +89,7 @@ def greedy_decode(
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
-    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without
-    padding).
-    """
+    """Return right-aligned prompts, and document IDs that mark the padding (None without padding)."""
     sizes = batch.scored.int().argmax(1) + 1
     longest = int(sizes.max())
     if bool((sizes == longest).all()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise.config import Choice, ConfigError
-from lengthwise.new_folder import new_folder, require_new
+from lengthwise.new_folder import new_folder
 from lengthwise.tasks.sequences import SequenceTask
 
 INPUT = "{input}"
@@ -70,9 +70,7 @@ metadata:
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task at one length, as it was written. `tokens`: how many tokens an answer may have; `count`: the number of
-    examples.
-    """
+    """A task at one length, as it was written, with `count` examples. `tokens`: how many an answer may have."""
 
     name: str
     count: int
@@ -92,33 +90,14 @@ class TaskRows:
     is_continued: bool = False
 
 
-def write_tasks(
-    folder: str | Path,
-    choices: Sequence[Choice],
-    lengths: Sequence[int],
-    *,
-    count: int,
-    seed: int = 0,
-    prompt: str = WORDS,
-) -> list[HarnessTask]:
-    """Write a task of lm-evaluation-harness for each of our tasks and each length. Their names are such as
-    lengthwise_copy_20.
-
-    The examples are those of `evaluate` with the same seed and count. `prompt`: the text that a model continues, in
-    which {input} stands for the question. The score is the exact match of the answer, without spaces around it. The
-    folder appears complete, or not at all. Raises `ConfigError` for a folder that exists, for a task without words, and
-    for a length that a task does not have.
-    """
-    require_new(folder)
-    if INPUT not in prompt:
-        raise ConfigError(f"a prompt must contain {INPUT} where the question belongs, got {prompt!r}")
-    return write_rows(folder, question_rows(choices, lengths, count=count, seed=seed, prompt=prompt))
-
-
 def question_rows(
-    choices: Sequence[Choice], lengths: Sequence[int], *, count: int, seed: int, prompt: str
+    choices: Sequence[Choice], lengths: Sequence[int], *, count: int, seed: int = 0, prompt: str = WORDS
 ) -> list[TaskRows]:
-    """Return the examples of each task at each length."""
+    """Return the examples of each task at each length: those of `evaluate` with the same seed and count.
+
+    `prompt`: the text that a model continues, in which {input} stands for the question. Raises `ConfigError` for a task
+    without words, and for a length that a task does not have.
+    """
     return [
         TaskRows(choice.label, length, _examples(choice.build(), choice, length, count, seed, prompt))
         for choice in dict.fromkeys(choices)
@@ -127,7 +106,10 @@ def question_rows(
 
 
 def write_rows(folder: str | Path, tasks: Sequence[TaskRows]) -> list[HarnessTask]:
-    """Write a task of lm-evaluation-harness for each element. The folder appears complete, or not at all."""
+    """Write a task of lm-evaluation-harness for each element, with names such as lengthwise_copy_20.
+
+    The score is the exact match of the answer, without spaces around it. The folder appears complete, or not at all.
+    """
     files: dict[str, str] = {}
     written = []
     for task in tasks:

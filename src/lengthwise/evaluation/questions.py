@@ -20,9 +20,7 @@ Shift = Mapping[str, Any]
 def evaluation_question(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not
-    repeated.
-    """
+    """Return the settings that identify the evaluation at one length, which is not repeated once it has a score."""
     has_prefixes = issubclass(task if isinstance(task, type) else type(task), PrefixTask)
     options = ScoresOptions(
         length=length,

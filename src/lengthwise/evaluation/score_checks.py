@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.tasks.base import Task
-from lengthwise.tasks.pooled import PooledTask
+from lengthwise.tasks.base import PooledTask, Task
 from lengthwise.user_classes import described
 
 ROUNDING = 1e-6  # by which a score may exceed the limits of its metric
@@ -43,9 +42,7 @@ def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -
 
 
 def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
-    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are
-    not finite.
-    """
+    """Raise `EvaluationError` for a score that is not finite, unless the logits are not (`from_nan` [b])."""
     bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
     if bool(bad.any()):
         raise EvaluationError(
@@ -56,9 +53,7 @@ def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, tas
 
 
 def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
-    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than
-    rounding.
-    """
+    """Return finite scores, cut to the metric's limits. Raise `EvaluationError` if one exceeds them clearly."""
     low, high = task.metric.limits or (-math.inf, math.inf)
     if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
         raise EvaluationError(

@@ -1,4 +1,4 @@
-"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
+"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if answers are graded."""
 
 import dataclasses
 import math
@@ -24,9 +24,7 @@ from lengthwise.evaluation.score_checks import (
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
 from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
-from lengthwise.tasks.pooled import PooledTask
+from lengthwise.tasks.base import AnswerTask, Batch, GradedAnswers, PooledTask, PrefixTask, Task, generator, mean_over
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.ranks import ALONE, Ranks
@@ -69,7 +67,6 @@ class Score:
     n: int  # number of examples
     mean: float
     standard_error: float | None  # of the mean, over examples; None for a single example
-    out_of_distribution: bool  # longer than all training examples
     seconds: float
     question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers
@@ -85,7 +82,6 @@ def evaluate(
     task: Task,
     config: EvaluationConfig,
     *,
-    train_length: int,
     positions: Choice | None = None,
     shift: Shift = MappingProxyType({}),
     division: Division = WHOLE,
@@ -97,7 +93,6 @@ def evaluate(
 
     The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
-    `train_length`: the longest length in training; longer ones are marked as out of distribution.
     `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a
     length depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
@@ -122,51 +117,43 @@ def evaluate(
     counts = {length: num_examples(task, config, length) for length in forward_lengths}
     if decode:
         division = dataclasses.replace(division, batch_tokens=division.batch_tokens * DECODING_FACTOR)
-    work = _Work(model, task, counts, division, Reporter(on_progress), should_stop)
+    passes = _ForwardPasses(model, task, counts, division, Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), reproducible(work.device):
+        with torch.no_grad(), reproducible(passes.device):
             begin, scores = time.perf_counter(), []
             for length in forward_lengths:
                 with naming_what_needs_memory(f"length {length:,} {task.unit}"):
                     examples = task.examples(config.seed, counts[length], length, "test")
-                    work.set_count(length, len(examples))
+                    passes.set_count(length, len(examples))
                     results: dict[int, tuple[Tensor, dict[str, Any]]]
                     if decode:
-                        results = {length: work.score_answers(decodable(task, scheme), examples, length, scheme)}
+                        results = {length: passes.score_answers(decodable(task, scheme), examples, length, scheme)}
                     else:
                         # Drawn for all examples together, so that they do not depend on the batch size.
                         g = generator(config.seed, "layout", length)
-                        values = work.score_logits(
+                        values = passes.score_logits(
                             examples, scheme.positions(examples.inputs, None, g, training=False), length
                         )
                         if isinstance(task, PrefixTask):
                             scored_lengths = lengths if task.prefixes_are_examples() else [length]
                             results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
                         else:
-                            results = {length: (values, work.details())}
-                    curves = baseline_scores(task, examples, list(results), work.check_stop)
+                            results = {length: (values, passes.details())}
+                    curves = baseline_scores(task, examples, list(results), passes.check_stop)
                     seconds, begin = time.perf_counter() - begin, time.perf_counter()
                     for scored_length, (values, details) in results.items():
                         question = evaluation_question(task, config, scored_length, shift)
                         baselines = baseline_details(task, curves, scored_length)
                         details |= {"baselines": baselines} if baselines else {}
-                        is_longer = scored_length > train_length
-                        scores.append(_make_score(task, question, values, details, is_longer, seconds / len(results)))
+                        scores.append(_make_score(task, question, values, details, seconds / len(results)))
             return scores
     finally:
         model.train(was_training)
 
 
-def _make_score(
-    task: Task,
-    question: dict[str, Any],
-    values: Tensor,
-    details: dict[str, Any],
-    out_of_distribution: bool,
-    seconds: float,
-) -> Score:
+def _make_score(task: Task, question: dict[str, Any], values: Tensor, details: dict[str, Any], seconds: float) -> Score:
     n, length = len(values), question["length"]
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite().view(n, -1).all(1)).sum())
@@ -183,7 +170,6 @@ def _make_score(
         n=n,
         mean=float(values.mean()),
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
-        out_of_distribution=out_of_distribution,
         seconds=seconds,
         question=question,
         details=details,
@@ -234,7 +220,7 @@ class PositionMeans:
         ]
 
 
-class _Work:
+class _ForwardPasses:
     """The forward passes of an evaluation: their batches, the scores, progress reports, and requests to stop."""
 
     def __init__(
@@ -301,8 +287,7 @@ class _Work:
             raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
-        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n];
-        the counts of a pooled task, [b, k]."""
+        """Return the score of each example [b]; at every length [b, n] with prefixes, or counts [b, k] if pooled."""
         task, scores = self.task, []
         self.by_position, self.further = PositionMeans(), {}
         method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
@@ -321,7 +306,7 @@ class _Work:
             values = torch.cat(value_parts, -1) if len(value_parts) > 1 else value_parts[0]
             if method == "token_scores":
                 self.by_position.add(values, batch.scored)
-                values = mean_over_scored(values.double(), batch)
+                values = mean_over(values.double(), batch.scored)
             if not bool(values.isfinite().all()):
                 require_own_scores_finite(values, from_nan, method, task, length)
             scores.append(values.cpu())
@@ -335,9 +320,7 @@ class _Work:
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long
-        examples.
-        """
+        """Yield the logits of the examples in one part, or of very long ones in several parts with a cache."""
         slots = batch.inputs.shape[1]
         if slots <= max(self.batch_tokens, MIN_PART) or not self.can_split:
             yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch

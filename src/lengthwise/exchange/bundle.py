@@ -32,8 +32,7 @@ _DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zli
 
 
 def export_bundle(store: Store, study: str, path: Path, *, weights: bool = True) -> dict[str, int]:
-    """Write a study, with the `weights` of its runs or without. Return the number of weights files, and of rows by
-    table.
+    """Write a study, with the weights of its runs or without. Return the numbers of weights files and of rows by table.
 
     The file appears complete, or not at all. Raises `StoreError` for an unknown study.
     """
@@ -61,9 +60,7 @@ def _add(bundle: zipfile.ZipFile, name: str, file: Path, compression: int) -> st
 
 @dataclass(frozen=True)
 class Bundle:
-    """An open bundle whose names and sums were checked. `study`: its name. `weights`: the names of weights files by run
-    key.
-    """
+    """An open bundle whose names and sums were checked. `weights`: the names of weights files by run key."""
 
     path: Path
     study: str

@@ -28,8 +28,7 @@ OF_LENGTH = ("length", "length_kind")
 
 
 def answer_columns(store: "Store", study: str, name: str) -> Columns:
-    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and
-    then by length.
+    """Return the rows of a measurement's answers about the study's runs, in the order of the runs and then by length.
 
     `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question
     besides its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer".
@@ -39,11 +38,8 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
     with store.snapshot() as now:
         runs = now.runs(study)
         stored = now.answers([run.key for run in runs], name)
-    is_of_evaluation, text, rest_text = (
-        isinstance(MEASUREMENTS[name], OfEvaluation),
-        Texts(canonical),
-        Texts(_settings_text),
-    )
+    is_of_evaluation = isinstance(MEASUREMENTS[name], OfEvaluation)
+    text, rest_text = Texts(canonical), Texts(_settings_text)
     answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
     requested = {run.key: set(map(text, run.questions)) for run in runs} if is_of_evaluation else {}
     for answer in stored:
@@ -88,9 +84,7 @@ def _cell(cell: Any) -> Any:
 
 
 def no_results(what: str, study: str, store: "Store", command: str = SHOW) -> ConfigError:
-    """Return the error for a study that has nothing to export. `command`: of the measurement, see
-    `Measurement.command`.
-    """
+    """Return the error for a study that has nothing to export. `command`: that of the measurement."""
     first = "run the study first" if command == SHOW else f"run `{command}` first"
     return ConfigError(
         f"study {study!r} has no {what} yet, so there is nothing to export; {first}, and "

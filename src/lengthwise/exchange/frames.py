@@ -1,4 +1,4 @@
-"""`lengthwise.results` and `lengthwise.answers`: the scores of a study, and what a measurement stored, as data frames of pandas."""
+"""`lengthwise.results` and `lengthwise.answers`: what is stored about a study, as data frames of pandas."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,4 @@
-r"""LaTeX: for each task a table with a row per encoding and a column per length, for documents with
-`\usepackage{booktabs}`.
+r"""LaTeX, with `\usepackage{booktabs}`: for each task a table with a row per encoding and a column per length.
 
 Texts may come from somebody else's database, so each one is escaped: nothing in them is a command, a comment or an
 option.
@@ -102,9 +101,7 @@ def _table(task: TaskFindings, lengths: Sequence[int], label: str) -> str:
 
 
 def _label(text: str) -> str:
-    """Return the name of a row in braces, because a bracket or a star at its beginning would be an option of the row
-    before.
-    """
+    """Return the name of a row in braces: a bracket or a star at its beginning would be an option of the row before."""
     return f"{{{escaped(text)}}}"
 
 

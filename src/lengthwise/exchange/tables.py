@@ -18,9 +18,7 @@ NEEDED = {".csv": (), ".parquet": ("pandas", "pyarrow"), ".tex": ("pandas",)}
 
 
 def ending_of(path: str, measurement: str, option: str = "--out") -> str:
-    """Return the ending of a file. Raises `ConfigError` if it is not that of a format, or if a library for it is
-    missing.
-    """
+    """Return the ending of a file. Raise `ConfigError` if it is not that of a format, or lacks a library."""
     ending, endings = PurePath(path).suffix.lower(), [e for e in NEEDED if e != ".tex" or measurement == SCORES]
     if ending not in endings:
         known = join_names(endings).replace(" and ", " or ")

@@ -43,11 +43,6 @@ class Unequal(Exception):
     """A written folder gives other logits than the model in memory."""
 
 
-def original_length(model: Any) -> int:
-    """Return the length at which a model was trained before its positions were scaled."""
-    return train_length_of(model.config)
-
-
 def factor_of(choice: Choice) -> float | None:
     """Return the largest factor by which a choice extends the length; None if its encodings have none."""
     factors = [dict(layer.settings).get("factor") for layer in choice.layers]
@@ -57,7 +52,7 @@ def factor_of(choice: Choice) -> float | None:
 def extended_length(model: Any, method: str) -> int:
     """Return the length that a method means: its factor times the original length."""
     factor = factor_of(choice_for(model, method))
-    return int(original_length(model) * (1.0 if factor is None else factor))
+    return int(train_length_of(model.config) * (1.0 if factor is None else factor))
 
 
 def require_applicable(model: Any, method: str) -> None:
@@ -72,15 +67,11 @@ def require_applicable(model: Any, method: str) -> None:
 
 
 def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausalLM:
-    """Return one of our models with another encoding, and copies of all other weights; with the same encoding, of all
-    weights.
-    """
+    """Return one of our models with another encoding and copies of all other weights; with the same one, of all."""
     settings: dict[str, Any] = {**model.config.to_dict(), "encoding": choice.to_data()}
     other = LengthwiseForCausalLM(LengthwiseConfig(**settings))
     new_state, state = other.state_dict(), model.state_dict()
-    copied = {
-        name: value for name, value in state.items() if name in new_state and new_state[name].shape == value.shape
-    }
+    copied = {name: x for name, x in state.items() if name in new_state and new_state[name].shape == x.shape}
     for name in {*new_state, *state} - set(copied):
         if ".encodings." not in name:
             raise ConfigError(
@@ -128,7 +119,9 @@ def _write_choice(pretrained: Pretrained, choice: Choice, seed: int, extended: i
     original_config, model.config = model.config, config
     try:
         write_folder(model, pretrained.folder, folder, extended, dtype, expected)
-        if all(getattr(comparison, "agrees", False) for comparison in compare_angles(*_described(folder))):
+        model_folder = read_folder(folder)
+        comparisons = compare_angles(model_folder, layer_groups(model_folder))
+        if all(getattr(comparison, "agrees", False) for comparison in comparisons):
             return NATIVE
     except Unequal:
         pass  # the form that is returned says so
@@ -173,7 +166,7 @@ def load_written(folder: Path, device: str, dtype: str) -> Any:
 
 
 def checked_tokens(model: Any) -> int:
-    return min(CHECKED_TOKENS, original_length(model))
+    return min(CHECKED_TOKENS, train_length_of(model.config))
 
 
 @torch.no_grad()
@@ -200,11 +193,6 @@ def copy_tokenizer(source: Path, folder: Path, extended: int | None) -> None:
         if isinstance(data.get("model_max_length"), int | float) and data["model_max_length"] < extended:
             data["model_max_length"] = extended
             cache_folder.write(settings, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _described(folder: Path) -> tuple[Any, Any]:
-    model_folder = read_folder(folder)
-    return model_folder, layer_groups(model_folder)
 
 
 # ---- what transformers computes -----------------------------------------------------------------------------------
@@ -247,7 +235,7 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
         config.head_dim = head_dim_of(config)
     kinds_of_rope = {(entry or {}).get("rope_type", "default") for entry in parameters_by_kind.values()}
     if hasattr(config, "original_max_position_embeddings") or kinds_of_rope <= {"default", "linear"}:
-        config.original_max_position_embeddings = original_length(model)  # see train_length_of; Phi-3 reads it there
+        config.original_max_position_embeddings = train_length_of(model.config)  # Phi-3 reads it there
     if hasattr(config, "auto_map"):  # it names code that is not copied, and that is not needed
         del config.auto_map
     try:
@@ -259,7 +247,7 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
 
 
 def _rope_parameters(model: Any, choice: Choice) -> dict[str, Any] | None:
-    original = original_length(model)
+    original = train_length_of(model.config)
     native = equivalent(choice, head_dim_of(model.config), original)
     allowed = (*COMPUTED_BY_TRANSFORMERS, *(("LongRoPE",) if model.config.model_type == "phi3" else ()))
     if native.name not in allowed or dict(native.settings)["layout"] != layout_of(model):

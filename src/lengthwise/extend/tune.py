@@ -1,4 +1,4 @@
-"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a checkpoint."""
+"""Train a model on windows of a text with transformers' Trainer, which continues interrupted trainings."""
 
 import json
 import math
@@ -53,9 +53,7 @@ class Windows(Dataset[dict[str, Tensor]]):
 
 @dataclass(frozen=True)
 class Tuned:
-    """A trained model, the seconds of its training with those before interruptions, and (step, mean loss)
-    of its steps.
-    """
+    """A trained model, the seconds of its training in all its calls, and (step, mean loss) of its steps."""
 
     model: Any
     seconds: float

@@ -1,4 +1,4 @@
-"""Extend a model in a folder beside the final one. A kill loses at most the running step or unit, and the same call continues.
+"""Extend a model in a folder beside the final one, in which the same call continues after an interruption.
 
 `OUT.unfinished` has `retention.jsonl` with the settings and the rows, `work/` with the drafts and checkpoints of each
 method, and `out/`, which gets the name OUT when everything is in it. Each model gets its name when it is complete.
@@ -33,7 +33,7 @@ from lengthwise.reach.loading import encoder, load_folder
 from lengthwise.reach.measure import MeasuredModel, answer_of
 from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.text import Text
-from lengthwise.report.answer_page import content
+from lengthwise.report.pictures import content
 from lengthwise.training.memory import PeakMemory
 
 ANSWER, PAGE = "retention.jsonl", "retention.html"
@@ -58,9 +58,7 @@ def slugs(methods: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def opened(out: Path) -> Iterator[Path]:
-    """Yield the unfinished folder, which no other process uses. Raises `ConfigError` if it has no answer and other
-    files.
-    """
+    """Yield the unfinished folder, locked. Raise `ConfigError` if it has no answer and other files."""
     folder = unfinished_folder(out)
     folder.mkdir(exist_ok=True)
     with cache_folder.locked(folder / "lock", 0.0, what="extending this model") as is_locked:
@@ -198,9 +196,7 @@ class Extension:
         }
 
     def _measure(self, record: Recording, method: str, pretrained: Pretrained) -> None:
-        """Measure what is missing of the model of a method. A model is measured as it is, and its rows have the
-        method's name.
-        """
+        """Measure what is missing of the model of a method, as it is; its rows have the method's name."""
         rows: list[Row] = [{**row, "method": OWN} for row in record.answer.rows if row["method"] == method]
         model = MeasuredModel(pretrained, self.options.reach, self.text, rows)
         model.show = lambda text, done, total: self.show(f"{method}: {text.partition(': ')[2]}", done, total)
@@ -208,9 +204,7 @@ class Extension:
             record.add([{**row, "method": method}])
 
     def _finish(self, folder: Path) -> None:
-        """Give the complete folder its name, and delete the rest; the answer last, because it says whose folder this
-        is.
-        """
+        """Give the complete folder its name, and delete the rest, the answer last: it says whose folder this is."""
         copy_folder_permissions(folder / "out")
         os.rename(folder / "out", self.out)
         for child in sorted(folder.iterdir(), key=lambda child: child.name == ANSWER):

@@ -1,4 +1,4 @@
-"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to logits."""
+"""`Form`, the protocol of what an encoding may ask of attention, and `Term`, that of what is added to logits."""
 
 import itertools
 import re
@@ -82,8 +82,11 @@ class Form:
     def along(self, *names: str) -> list[tuple[Tensor, int]]:
         """Return the tensors with an axis that has one of the names, and this axis."""
         return [
-            (x, n) for name, x in self.tensors.items() for n, axis in enumerate(self.axes[name]) if axis.lstrip("#") in names
-        ]  # fmt: skip
+            (x, n)
+            for name, x in self.tensors.items()
+            for n, axis in enumerate(self.axes[name])
+            if axis.lstrip("#") in names
+        ]
 
     def map_axes(self: F, functions: AxisFunctions) -> F:
         """Return the form with functions applied along axes of its tensors; itself if no tensor has such an axis."""
@@ -96,8 +99,7 @@ class Form:
         return self.map_axes(selection(block))
 
     def check(self, sizes: CallSizes) -> None:
-        """Raise `ConfigError` unless every tensor has the shape that its annotation declares, and is on the device of
-        q.
+        """Raise `ConfigError` unless every tensor has the shape of its annotation, and is on the device of q.
 
         Backends rely on it: the compiled kernel would read beyond a table with too few heads.
         """
@@ -139,8 +141,7 @@ class Term(Form, ABC):
         """Return the values for every pair of a query and a key. q and k are those before rotation."""
 
     def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
-        """Return the value of one pair in plain Python: a second definition, with which `lengthwise check` compares
-        `dense`.
+        """Return the value of one pair in plain Python: a second definition, for `lengthwise check`.
 
         index: where the pair is in the tensors of the form. q, k: the numbers of the query and the key.
         """
@@ -150,23 +151,17 @@ class Term(Form, ABC):
         )
 
     def bind_content(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> "Term":
-        """Return a term with the same values for this q and k that does not read them; itself if it has no
-        such form.
-        """
+        """Return a term with the same values that does not read this q and k; itself if it has no such form."""
         return self
 
     def block(
         self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
     ) -> Float[Tensor, "#b #h #i #j"]:
-        """Return the same as `dense`, if there is a faster way in which all sums have a fixed order; for one
-        derivative.
-        """
+        """Return the same as `dense`, perhaps faster, with sums in a fixed order; for one derivative."""
         return self.dense(q, k, span, scale)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of
-        all pairs.
-        """
+        """Return the values as a function of one pair, for FlexAttention. By default it reads those of all pairs."""
         return reader(self.dense(q, k, span, scale).to(dtype))
 
     def in_dtype(self: T, dtype: torch.dtype) -> T:

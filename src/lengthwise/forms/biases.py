@@ -145,9 +145,7 @@ class CumulativeBias(Term):
         return number(self.prefix_sum, b, h, i) - number(self.prefix_sum, b, h, j)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the bias as a function of one pair. Each sum is split into a high and a low part, for accurate
-        differences.
-        """
+        """Return the bias of one pair. Each sum is split into a high and a low part, for accurate differences."""
         high = self.prefix_sum.detach().to(dtype)
         read_high, read_low = reader(high), reader((self.prefix_sum - high).to(dtype))
         index_of = key_index(span.q.shape[1], span.k.shape[1], high.device)

@@ -1,4 +1,4 @@
-"""Forms with a vector for each distance: terms that multiply it by a vector of the query, and what is added to values."""
+"""Forms with a vector for each distance: products with a vector of the query, and what is added to values."""
 
 from abc import abstractmethod
 from collections.abc import Hashable

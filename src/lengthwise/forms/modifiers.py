@@ -34,8 +34,7 @@ class LogitTransform(Form):
 
 @dataclass(frozen=True)
 class QueryGain(Form):
-    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, for temperatures such as log-n
-    scaling.
+    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, for temperatures.
 
     `scales_terms`: every term is multiplied by the gain too.
     """
@@ -50,9 +49,7 @@ class QueryGain(Form):
 
 @dataclass(frozen=True)
 class SinkLogit(Form):
-    """Add exp(logit[h]) to the denominator of every row's softmax, in nats: a key without a value that every query
-    sees.
-    """
+    """Add exp(logit[h]) to the denominator of every softmax: a key without a value that every query sees."""
 
     logit: Float[Tensor, "#h"]
 
@@ -101,8 +98,7 @@ class AttentionModifiers:
         return not any(term.reads_k for term in self.terms)
 
     def check(self, q: Float[Tensor, "b h t d"], queries: int, keys: int) -> None:
-        """Raise `ConfigError` unless every form fits a call with queries like `q` and these numbers of queries and
-        keys.
+        """Raise `ConfigError` unless every form fits queries like `q` and these numbers of queries and keys.
 
         A compiled graph does not know all sizes, so there the compiled kernel itself checks what it reads.
         """

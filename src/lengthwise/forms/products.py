@@ -46,9 +46,7 @@ class ProductBlocks(ABC):
 
     @abstractmethod
     def logits(self, q: Float[Tensor, "b h i d"], rows: slice, keys: slice) -> Float[Tensor, "b h i j"]:
-        """Return the products of the queries `rows`, which are `q`, and the keys `keys`, which end with the
-        last query.
-        """
+        """Return the products of `q`, the queries `rows`, and the keys `keys`, which end with the last query."""
 
     def blocks(self, keys: slice) -> list[tuple[int, slice]]:
         """Return the number of every block with some of the keys, in ascending order, and the indices of its keys."""
@@ -64,8 +62,7 @@ class ProductBlocks(ABC):
 
 @dataclass(frozen=True)
 class PiecewiseRotation(Product):
-    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as
-    Self-Extend.
+    """Rotate q and k of each pair by one of several rotations, for maps of distances such as Self-Extend.
 
     `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1,
     i] and keys [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own

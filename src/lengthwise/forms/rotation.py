@@ -40,11 +40,9 @@ class TokenRotation(Form, ABC):
         """Return the rotated keys."""
 
     def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
-        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of
-        keys.
+        """Return keys or values, repeated if more groups of heads rotate keys differently than there are heads of keys.
 
-        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated
-        by its own.
+        With grouped-query attention, query heads share a key, which each of them sees rotated by its own rotation.
         """
         heads, groups = tensors[0].shape[1], self.key_groups
         return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
@@ -90,12 +88,9 @@ class Rotation(TokenRotation):
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
     polar: bool = False
-    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this
-    # rotation. (A `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
+    # What `cos_sin` returns for each side and dtype, computed once for all layers that share this rotation.
+    # (A `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
     _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _factor_cache: dict[tuple[str, torch.dtype], tuple[Tensor, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -140,31 +135,19 @@ class Rotation(TokenRotation):
         cos_sin = self.cos_sin(side, compute)
         if cos_sin is None:
             return x
+        cos, sin = cos_sin.unbind(3)
+        if self.polar or cos.shape[1] > 1:
+            cos, sin = (_for_each_head(table, x.shape[1]) for table in (cos, sin))
         if self.polar:
-            cos, sin = (_for_each_head(table, x.shape[1]) for table in cos_sin.unbind(3))
             magnitude = softplus(x.to(compute))
             return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
-        dims = 2 * cos_sin.shape[4]
+        dims = 2 * cos.shape[-1]
         rotary = (x if dims == x.shape[-1] else x[..., :dims]).to(compute)
-        factors = self._factors(side, cos_sin)
-        if cos_sin.shape[1] > 1:
-            factors = tuple(_for_each_head(factor, x.shape[1]) for factor in factors)
-        out = _product(rotary, factors, self.layout).to(x.dtype)
+        out = _product(rotary, cos, sin, self.layout).to(x.dtype)
         return out if dims == x.shape[-1] else torch.cat([out, x[..., dims:]], -1)
 
-    def _factors(self, side: str, cos_sin: Tensor) -> tuple[Tensor, ...]:
-        """Return the factors of `_product`."""
-        if cos_sin.requires_grad:
-            return _factors(cos_sin, self.layout)
-        key = "both" if self.same_for_keys else side, cos_sin.dtype
-        if key not in self._factor_cache:
-            self._factor_cache[key] = _factors(cos_sin, self.layout)
-        return self._factor_cache[key]
-
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
-        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and
-        sines.
-        """
+        """Return the rotation with functions applied along axes, also to the cosines and sines computed so far."""
         tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
@@ -221,30 +204,20 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
         )
 
 
-def _factors(cos_sin: Float[Tensor, "b h t 2 pairs"], layout: str) -> tuple[Tensor, ...]:
-    cos, sin = cos_sin.unbind(3)
-    if layout == "interleaved":
-        return (torch.complex(cos, sin),)
-    if cos.shape[2] == 1:
-        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-    return cos, sin
-
-
 def _for_each_head(x: Tensor, heads: int) -> Tensor:
     groups = x.shape[1]
     return x if heads == groups else x.repeat_interleave(heads // groups, 1)
 
 
-def _product(x: Float[Tensor, "b h t dims"], factors: tuple[Tensor, ...], layout: str) -> Float[Tensor, "b h t dims"]:
+def _product(
+    x: Float[Tensor, "b h t dims"], cos: Float[Tensor, "#b #h t p"], sin: Float[Tensor, "#b #h t p"], layout: str
+) -> Float[Tensor, "b h t dims"]:
     """Return `x` with all of its dims rotated."""
     if layout == "interleaved":
         # One complex product replaces five passes over the tensor. (torch.compile does not change it; on a CPU that is
         # faster than the code that it generates for the five passes.)
         z = torch.view_as_complex(_align_pairs(x.contiguous().unflatten(-1, (-1, 2))))
-        return torch.view_as_real(z * factors[0]).flatten(-2)
-    cos, sin = factors
-    if cos.shape[-1] == x.shape[-1]:  # a single token: fewer operations, of more memory, with the same result
-        return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
+        return torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 

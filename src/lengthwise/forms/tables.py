@@ -130,9 +130,7 @@ def lookup(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Te
 
 
 def scatter_is_deterministic(x: Tensor) -> bool:
-    """Whether scatter_add_ always adds in the same order on the device of `x`. Elsewhere index_put_ is used, which
-    sorts first.
-    """
+    """Whether scatter_add_ adds in a fixed order on this device. Elsewhere index_put_ is used, which sorts first."""
     return x.device.type == "cpu"
 
 

@@ -1,7 +1,8 @@
-"""Compare the angles that transformers computes with those of the published formula, in float64, at the positions a model claims.
+"""Compare the angles that transformers computes with those of the published formula, in float64.
 
-The rotary embedding of the model's own class is built as `from_pretrained` builds it: with float32 or the model's dtype
-as the default dtype. Its cosines and sines, computed from float32 inputs, give the angle by which it rotates.
+They are compared at the positions that a model claims. The rotary embedding of the model's own class is built as
+`from_pretrained` builds it: with float32 or the model's dtype as the default dtype. Its cosines and sines, computed
+from float32 inputs, give the angle by which it rotates.
 """
 
 import copy
@@ -37,8 +38,7 @@ class Comparison:
 
     `unit`: radians for angles, and nats for the biases of ALiBi, where `pair` is the head and `position` that of the
     key. `excess`: the largest error relative to what float32 allows; above 1, the frequencies or slopes themselves
-    differ. `gain` and
-    `our_gain`: the factor of q and k.
+    differ. `gain` and `our_gain`: the factor of q and k.
     """
 
     layers: tuple[int, ...]
@@ -108,9 +108,7 @@ def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
 
 
 def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int) -> Comparison:
-    """Return the comparison with the rotary embedding of the model that agrees best, because layers may
-    have one each.
-    """
+    """Return the comparison with the rotary embedding that agrees best, because layers may have one each."""
     comparisons, errors = [], []
     for rotary in _rotaries(folder, dtype):
         try:

@@ -23,7 +23,7 @@ from lengthwise.encodings.contract import features_of
 from lengthwise.forms import AttentionModifiers, SinkLogit, TokenRotation
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
-NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
+NAME = "lengthwise"  # of both functions and the `attn_implementation`; names with "flash" have a special meaning
 NO_STATIC_CACHE = "a model with an encoding of lengthwise supports no static cache; use a DynamicCache"
 NO_POSITION_IDS = ("bloom", "mpt")
 """Types of models that take no position IDs. There, the tokens that are no padding are counted."""
@@ -43,8 +43,8 @@ class Tokens:
     key)`: whether transformers shows a key to a query, apart from padding, [b, number of queries]. `counts_padding`:
     whether position IDs that are not given count padding too.
 
-    A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of
-    a call is stored in the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
+    A hook before an attention layer adds what belongs to this call of the layer, so that nothing of a call is stored in
+    the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
     cache, or "both" by the model, which does all that the encoding does); and for an encoding that reads content `x`,
     the layer's input, and `past`, the layer of the cache that keeps what it computes from it.
     """
@@ -70,19 +70,10 @@ class Tokens:
         """Return itself. MPT converts its mask to another type."""
         return self
 
-    def contiguous(self) -> "Tokens":
-        """Refuse a static cache, for which alone `generate` prepares the mask itself, before transformers 5.24."""
-        raise ConfigError(NO_STATIC_CACHE)
-
-    @property
-    def ndim(self) -> NoReturn:
-        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the
-        prepared mask.
-        """
-        raise ConfigError(NO_STATIC_CACHE)
-
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse the layers of a model that compute something with the mask themselves, as those of Doge do."""
+        """Refuse static caches, and layers that compute something with the mask themselves, as those of Doge do."""
+        if name in ("contiguous", "ndim"):  # read only if there is a static cache
+            raise ConfigError(NO_STATIC_CACHE)
         if hasattr(Tensor, name):
             raise NotATensor(
                 f"the attention layers of this model read the mask themselves (its {name}), so they do more than call "
@@ -95,16 +86,10 @@ class Tokens:
         return replace(self, _spans={}, _modifiers={}, _new_keys={}, _plans={})
 
     def with_rotated(self, rotated: Literal["keys", "both"]) -> "Tokens":
-        """Return the same tokens, whose keys, or queries and keys, are rotated already. All layers of a call share
-        them.
-        """
+        """Return the same tokens with keys, or queries and keys, rotated already. All layers of a call share them."""
         if self._rotated is None or self._rotated.rotated != rotated:
             self._rotated = replace(self, rotated=rotated)
         return self._rotated
-
-    def of_layer(self, **of_call: Any) -> "Tokens":
-        """Return the tokens with what belongs to one call of a layer. What layers compute for them is shared."""
-        return replace(self, **of_call)
 
     def features(self, encoding: PositionEncoding) -> Tensor:
         """Return what an encoding computes from the content of each key."""
@@ -149,9 +134,7 @@ class Tokens:
         return self._new_keys[encoding]
 
     def plan(self, encoding: PositionEncoding, window: int | None, causal: bool, query: Tensor) -> Plan:
-        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed
-        its forms.
-        """
+        """Return the plan of all layers that share an encoding and a window. `modifiers` has to be called before."""
         key = encoding, self.rotated, window, causal
         if key not in self._plans:
             span, documents = self._spans[encoding.depends_on_length()]
@@ -160,9 +143,7 @@ class Tokens:
         return self._plans[key]
 
     def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
-        """Return the positions and the document IDs of the keys. `lengths`: the encoding depends on those of the
-        documents.
-        """
+        """Return the span and the documents of the keys. `lengths`: the encoding depends on those of the documents."""
         if lengths not in self._spans:
             by_index = torch.arange(self.first_key, self.first_key + self.keys, device=device)[None]
             positions = self.positions(position_ids, by_index)
@@ -189,8 +170,7 @@ class Tokens:
         return documents is None and (window is None or window >= self.keys)
 
     def window(self, size: int, device: torch.device) -> int | None:
-        """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees
-        all keys.
+        """Return the window of a layer that names none, by the size in the configuration; None if it sees all keys.
 
         Some classes of transformers (Qwen 2 MoE, Phi-MoE) tell their attention function of a window by the mask alone.
         """
@@ -205,8 +185,7 @@ class Tokens:
         return size if self._windows[size] else None
 
     def positions(self, position_ids: Tensor | None, by_index: Tensor) -> Tensor:
-        """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from
-        them.
+        """Return the position IDs of all keys: those of queries are given, and those of cached tokens follow.
 
         `by_index` [1, j]: the position IDs if all tokens are counted, also those that the cache has dropped.
 
@@ -250,9 +229,7 @@ class Tokens:
 
 
 def count_shown(visible: Tensor) -> Tensor:
-    """Return position IDs [b, t] that count the tokens that are no padding (`visible`); those of padding before them
-    are 0.
-    """
+    """Return position IDs [b, t] that count the tokens that are no padding (`visible`), from 0."""
     return (visible.long().cumsum(1) - 1).clamp(min=0)
 
 
@@ -308,8 +285,7 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Return the attention output [b, i, h, d] and no weights. This is our attention function of transformers.
 
-    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], with keys that the cache may have
-    rotated.
+    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], perhaps with rotated keys.
     """
     layer: Any = module
     state = layer._lengthwise

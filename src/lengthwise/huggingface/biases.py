@@ -1,4 +1,4 @@
-"""Compare the biases that transformers adds for ALiBi (BLOOM and MPT) with those of the slopes that the settings mean."""
+"""Compare the biases of transformers for ALiBi (BLOOM and MPT) with those of the slopes in the settings."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -49,9 +49,7 @@ def compare_biases(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Co
 
 
 def _biases(folder: ModelFolder, name: str, length: int, dtype: torch.dtype) -> Tensor:
-    """Return the biases that the model builds for a sequence of this length, with the arguments of its own forward
-    pass.
-    """
+    """Return the biases of a sequence of this length, built with the arguments of the model's own forward pass."""
     decoder = folder.model.get_decoder()
     builder = getattr(decoder, name)
 

@@ -36,9 +36,9 @@ class LayerGroup:
     is the same.
     """
 
-    layers: tuple[int, ...]
-    kind: str
-    encoding: Choice | None
+    layers: tuple[int, ...] = ()
+    kind: str = ""
+    encoding: Choice | None = None
     window: int | None = None
     temperature: str = ""
     softmax_scale: float | None = None
@@ -47,9 +47,7 @@ class LayerGroup:
 
 
 def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
-    """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for
-    unknown encodings.
-    """
+    """Return the groups of equal layers in their order. Raise `ConfigError` for unknown encodings."""
     config = folder.config
     groups: dict[LayerGroup, list[int]] = {}
     encodings = _encodings(folder)
@@ -57,15 +55,15 @@ def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
     modules = {int(module.layer_idx): module for module in attention_layers(folder.model)}
     windows: dict[Any, int | None] = {}
     for layer in range(folder.layers):
-        group = LayerGroup((), kinds[layer] if layer < len(kinds) else "", None)
-        if (encoding := encodings.get(layer)) is not None:
+        kind = kinds[layer] if layer < len(kinds) else ""
+        group = replace(encodings.get(layer, LayerGroup()), kind=kind)
+        if group.encoding is not None:
             observed, module = folder.observation.layers.get(layer), modules.get(layer)
-            window = _window(config, group.kind, layer)
+            window = _window(config, kind, layer)
             if observed is not None and observed.shows is not None:
                 if observed.shows not in windows:
                     windows[observed.shows] = _shown_window(observed.shows)
                 window = windows[observed.shows]
-            group = replace(group, encoding=encoding.choice, head_dim=encoding.head_dim, unknown=encoding.unknown)
             scale = _softmax_scale(config, module, observed)
             temperature = _temperature(folder, group, module, observed, scale)
             group = replace(group, window=window, softmax_scale=scale, temperature=temperature)
@@ -73,21 +71,14 @@ def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
     return [replace(group, layers=tuple(layers)) for group, layers in groups.items()]
 
 
-@dataclass(frozen=True)
-class _Described:
-    choice: Choice
-    head_dim: int
-    unknown: str = ""
-
-
-def _encodings(folder: ModelFolder) -> dict[int, _Described]:
-    """Return the encodings of the layers that have attention, with the settings that transformers reads."""
+def _encodings(folder: ModelFolder) -> dict[int, LayerGroup]:
+    """Return groups with the encodings of the layers that have attention, by the settings that transformers reads."""
     config, observed = folder.config, folder.observation.layers
     has_alibi = hasattr(type(config), "alibi") and config.alibi is True  # other classes ignore it
     with_attention = sorted(observed) or [int(module.layer_idx) for module in attention_layers(folder.model)]
     with_attention = with_attention or list(range(folder.layers))
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
-        return dict.fromkeys(with_attention, _Described(alibi, head_dim_of(config)))
+        return dict.fromkeys(with_attention, LayerGroup(encoding=alibi, head_dim=head_dim_of(config)))
     rotates = rotary_embeddings(folder.model) and getattr(config, "rope_parameters", None)
     if rotates and not has_alibi:
         try:
@@ -96,10 +87,10 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
         except ConfigError as error:
             raise ConfigError(f"{folder.path / 'config.json'}: {error}") from error
     if (table := table_of(folder.model)) is not None:
-        return dict.fromkeys(with_attention, _Described(table, head_dim_of(config)))
+        return dict.fromkeys(with_attention, LayerGroup(encoding=table, head_dim=head_dim_of(config)))
     if getattr(config, "rope_parameters", None) and not has_alibi:
         # a class that has the setting, and rotates only if another one says so
-        return dict.fromkeys(with_attention, _Described(choose(NoPE), head_dim_of(config)))
+        return dict.fromkeys(with_attention, LayerGroup(encoding=choose(NoPE), head_dim=head_dim_of(config)))
     if has_alibi:
         raise ConfigError(
             f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by "
@@ -111,15 +102,16 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     )
 
 
-def _rotation(settings: Settings, layer: int, observed: ObservedLayer | None) -> _Described:
+def _rotation(settings: Settings, layer: int, observed: ObservedLayer | None) -> LayerGroup:
     if observed is None:
         head_dim = head_dim_of(settings.config)
-        return _Described(settings.described(layer, head_dim), head_dim)
+        return LayerGroup(encoding=settings.described(layer, head_dim), head_dim=head_dim)
     try:
         encoding = settings.encoding_of(layer, observed)
     except UnknownRotation as error:
-        return _Described(settings.described(layer, observed.head_dim), observed.head_dim, str(error))
-    return _Described(encoding.choice, observed.head_dim - encoding.first_dim)
+        described = settings.described(layer, observed.head_dim)
+        return LayerGroup(encoding=described, head_dim=observed.head_dim, unknown=str(error))
+    return LayerGroup(encoding=encoding.choice, head_dim=observed.head_dim - encoding.first_dim)
 
 
 def ignores_bias_max(folder: ModelFolder) -> bool:
@@ -262,9 +254,7 @@ def _temperature(
 
 
 def _by_position(config: Any, encoding: Choice) -> list[str]:
-    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers
-    without RoPE.
-    """
+    """Return the factors of queries that grow with the position: of Ministral 3, Llama 4 and Beam."""
     if config.model_type == "beam" and encoding.cls is NoPE:
         return ["× (1 + (i + 1) / 2,048)^0.1 at position i"]
     if getattr(config, "attn_temperature_tuning", False) and encoding.cls is NoPE and hasattr(config, "floor_scale"):

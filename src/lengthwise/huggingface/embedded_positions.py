@@ -24,9 +24,7 @@ def current_module(module: nn.Module) -> PositionEncoding:
 
 
 def add_positions(decoder: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A hook before a decoder that adds the encoding to its embeddings, which it computes unless the caller has passed
-    them.
-    """
+    """A hook before a decoder that adds the encoding to its embeddings, which it computes if they are not passed."""
     if arguments:
         options = {**inspect.signature(decoder.forward).bind_partial(*arguments).arguments, **options}
     tokens, embeddings = options.get("input_ids"), options.get("inputs_embeds")

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import torch
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.huggingface.exported_model import LengthwiseConfig, LengthwiseForCausalLM
@@ -21,8 +20,7 @@ CHECKED_TOKENS = 16  # of random text, for which the exported model must give th
 
 
 def export(run: Run, model: Model, folder: str | Path) -> bool:
-    """Write a trained model, its configuration and its tokenizer into a new folder, from which `AutoModelForCausalLM`
-    loads it.
+    """Write a trained model, its configuration and its tokenizer into a new folder of transformers.
 
     The folder appears complete, or not at all. Returns whether it has a tokenizer; a task whose tokens stand for no
     text has none. Raises `ConfigError` for a folder that exists, for a model whose inputs are not tokens, and for a
@@ -47,11 +45,6 @@ def export(run: Run, model: Model, folder: str | Path) -> bool:
         (draft / "lengthwise.json").write_text(json.dumps(origin, indent=2) + "\n")
         _require_equal_logits(model, draft)
     return tokenizer is not None
-
-
-def hide_progress_bars() -> None:
-    """Let transformers show no progress bars in this process."""
-    logging.disable_progress_bar()
 
 
 def require_exportable(run: Run, task: Task) -> None:

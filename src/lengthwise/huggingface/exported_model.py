@@ -59,9 +59,7 @@ class LengthwiseConfig(PreTrainedConfig):
 
 
 class LengthwiseCache(Cache):
-    """The cache of our model for `generate`: it has keys and values of all layers, and what content-dependent encodings
-    need.
-    """
+    """The cache of our model for `generate`: keys, values and what content-dependent encodings need."""
 
     def __init__(self, model_cache: KVCache | MixerCache):
         super().__init__(layers=[])
@@ -159,8 +157,7 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         cache: LengthwiseCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast:
-        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one
-        here.
+        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted here.
 
         `cache`: what an earlier output has under the same name. Both names of it work in every version of transformers:
         `past_key_values`, and `cache` as from 5.24 on.
@@ -187,15 +184,10 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         slice_indices = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         return CausalLMOutputWithPast(loss=loss, logits=logits[:, slice_indices], **{own_cache_name(): cache})
 
-    def _takes_positions(self) -> bool:
-        return isinstance(self.model, Decoder) or self.model.encoding.acts_on_embedding()
-
     def _places(
         self, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, cache: KVCache | MixerCache | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the positions and documents of the tokens for our model. None: the tokens are counted, all in one
-        document.
-        """
+        """Return the positions and documents of the tokens. None: the tokens are counted, all in one document."""
         past, tokens = 0 if cache is None else cache.length, input_ids.shape[1]
         documents = None
         if mask is not None:
@@ -208,7 +200,8 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
                 documents = torch.where(mask[:, -tokens:].bool(), 0, -1)
         elif cache is not None and cache.documents is not None:
             documents = torch.zeros_like(input_ids)
-        if position_ids is None or not self._takes_positions():
+        takes_positions = isinstance(self.model, Decoder) or self.model.encoding.acts_on_embedding()
+        if position_ids is None or not takes_positions:
             return None, documents
         if mask is not None:
             shown = mask[:, past:].bool()  # positions of padding have no meaning

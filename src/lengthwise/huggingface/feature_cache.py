@@ -1,6 +1,7 @@
 """Cache layers of transformers that also keep what content-dependent encodings compute from each token."""
 
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
@@ -14,9 +15,7 @@ from lengthwise.transformers_versions import cache_of
 
 
 class Features:
-    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a
-    window.
-    """
+    """Added to the class of a cache layer. `features` [b, all tokens, r]: also of tokens beyond a window."""
 
     features: Tensor | None = None
 
@@ -73,12 +72,10 @@ def feature_layer(past: Any, layer: int) -> Any:
 
 
 def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A hook before an attention layer whose encoding reads content: the attention function receives the
-    layer's input.
-    """
+    """A hook before an attention layer: it passes the layer's input to the attention function."""
     tokens = options.get("attention_mask")
     if not isinstance(tokens, Tokens):
         return None
     cache = cache_of(options)
     past = None if cache is None else feature_layer(cache, int(layer.layer_idx))
-    return arguments, {**options, "attention_mask": tokens.of_layer(x=input_of(arguments, options), past=past)}
+    return arguments, {**options, "attention_mask": replace(tokens, x=input_of(arguments, options), past=past)}

@@ -1,4 +1,4 @@
-"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the model's modules.
+"""Read a model folder of Hugging Face without its weights: settings, configuration objects and modules.
 
 A folder is untrusted data. Only `config.json` and `generation_config.json` are read, Hugging Face's hub is off, and the
 modules are built on the device `meta`, which takes no memory.
@@ -56,9 +56,7 @@ class ModelFolder:
     def length(self) -> int | None:
         """The number of positions that the model is meant for; None if its settings have no limit."""
         trained = getattr(self.config, "seq_length", None)  # BLOOM has no limit, and states the length of its training
-        return max_positions_of(self.path, self.config) or (
-            trained if isinstance(trained, int) and trained > 0 else None
-        )
+        return max_positions_of(self.config) or (trained if isinstance(trained, int) and trained > 0 else None)
 
     @cached_property
     def uses_cache(self) -> bool:
@@ -68,9 +66,7 @@ class ModelFolder:
         return bool(getattr(self.config, "use_cache", True) if chosen is None else chosen)
 
     def rope_entries(self) -> list[tuple[str, Data]]:
-        """Return the dictionaries of RoPE settings in config.json with their names: one for each kind of layer, or one
-        for all.
-        """
+        """Return the dictionaries of RoPE settings in config.json by name: one for each kind of layer, or for all."""
         entries: list[tuple[str, Data]] = []
         for key in ("rope_parameters", "rope_scaling"):
             if isinstance(entry := self.settings.get(key), Mapping):
@@ -81,9 +77,7 @@ class ModelFolder:
         return entries
 
     def used_entries(self) -> list[tuple[str, Data]]:
-        """Return the dictionaries that transformers uses, with defaults filled in. None (a layer without RoPE) is left
-        out.
-        """
+        """Return the dictionaries that transformers uses, with its defaults, without layers that have no RoPE."""
         parameters = getattr(self.config, "rope_parameters", None) or {}
         nested = {name: settings for name, settings in parameters.items() if isinstance(settings, Mapping)}
         entries = nested or ({"": parameters} if parameters.get("rope_type") is not None else {})
@@ -97,8 +91,7 @@ class ModelFolder:
 
 
 def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> ModelFolder:
-    """Return what a folder's settings say and what transformers makes of them. Nothing is downloaded, and no weights
-    are read.
+    """Return what a folder's settings say and what transformers makes of them, without weights or downloads.
 
     Code in the folder runs only with `trust_remote_code`. Raise `ConfigError`, in one line, for a folder without a
     causal language model, and for settings that transformers refuses.
@@ -123,15 +116,6 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
                 "code, and give --trust-remote-code if you trust it"
             )
         _require_language_model(path, whole, transformers)
-    if whole.get("configuration_files"):
-        raise ConfigError(
-            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers "
-            "would take; rename that one to config.json"
-        )
-    if not isinstance(text_config := whole.get("text_config"), Mapping | None):
-        raise ConfigError(
-            f"{path / 'config.json'}: text_config must be an object, got {str(text_config)[:40]}; correct or remove it"
-        )
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     require_values(path, whole)
     with naming_rope_values(path, whole), transformers_call(path, "read its config.json", advice=CORRECT):
@@ -160,9 +144,7 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
 
 
 def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:
-    """Raise `ConfigError` unless transformers has a causal language model of this type, alone or in its class for
-    images.
-    """
+    """Raise `ConfigError` unless transformers has a causal language model of this type, with or without images."""
     mappings = transformers.models.auto.modeling_auto
     with_images = mappings.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(str(whole.get("model_type")))
     if with_images is None or whole.get("architectures") != [with_images]:

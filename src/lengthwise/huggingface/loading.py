@@ -1,4 +1,4 @@
-"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for them."""
+"""Load transformers models with one of our encodings: the classes that its automatic classes find for them."""
 
 from typing import Any
 
@@ -12,9 +12,7 @@ from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
 
 class ReplacedModel(PreTrainedModel):
-    """Loads a folder that `save_pretrained` wrote after `use`. What it returns is the original class with
-    our encoding.
-    """
+    """Loads a folder that `save_pretrained` wrote after `use`, as the original class with our encoding."""
 
     config_class = ReplacedConfig
     auto_class: Any = AutoModel

@@ -149,19 +149,7 @@ def missing_rope_type(case: Case) -> Texts:
         scaling = [k for k, v in entry.items() if k in ("factor", *MOVABLE) and v not in (None, 1, [])]
         if kind in (None, "default") and scaling and not misspelt_rope_type(entry):
             says = "has no rope_type" if kind is None else "has rope_type 'default'"
-            yield f"{name} {says}, so transformers ignores its {', '.join(scaling)}; write the rope_type, {_likely_type(scaling)}"
-
-
-def _likely_type(scaling: list[str]) -> str:
-    """Return the rope type that reads these keys, in words."""
-    for kind, keys in (
-        ("llama3", ("low_freq_factor", "high_freq_factor")),
-        ("longrope", ("short_factor", "long_factor")),
-        ("yarn", MOVABLE),
-    ):
-        if any(key in scaling for key in keys):
-            return f"such as {kind!r}"
-    return "such as 'yarn' or 'linear'"
+            yield f"{name} {says}, so transformers ignores its {', '.join(scaling)}; write the rope_type"
 
 
 def missing_original_length(case: Case) -> Texts:
@@ -184,8 +172,7 @@ def missing_original_length(case: Case) -> Texts:
 
 
 def missing_attention_factor(case: Case) -> Texts:
-    """YaRN and LongRoPE multiply logits by the square of an attention factor, without which attention is too flat over
-    more keys.
+    """YaRN and LongRoPE multiply logits by the square of an attention factor, because there are more keys.
 
     transformers reads mscale only together with mscale_all_dim. With both, the factor moves into the softmax scale, as
     in DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of
@@ -198,7 +185,9 @@ def missing_attention_factor(case: Case) -> Texts:
         factor = entry.get("factor")
         if kind not in ("yarn", "longrope"):
             if attention_factor not in (None, 1) and kind != "default":
-                yield f"{where}rope_type {kind!r} ignores attention_factor = {attention_factor}; remove it, or use 'yarn'"
+                yield (
+                    f"{where}rope_type {kind!r} ignores attention_factor = {attention_factor}; remove it, or use 'yarn'"
+                )
             continue
         if (
             entry.get("long_mscale") is not None
@@ -234,9 +223,7 @@ def missing_attention_factor(case: Case) -> Texts:
 
 
 def _unusual_factor(where: str, attention_factor: Any, usual: float) -> Texts:
-    """Yield an attention factor that the formula does not give; a problem if it lies far outside of 1 (none) to the
-    formula's.
-    """
+    """Yield an attention factor that the formula does not give; it is a problem if it is far from 1 and from that."""
     if not is_number(attention_factor) or math.isclose(attention_factor, usual, rel_tol=0.01):
         return
     text = f"{where}attention_factor = {attention_factor:g}, where the formula gives {usual:.4g}"
@@ -274,14 +261,14 @@ def scaling_with_cache(case: Case) -> Texts:
 
 
 def ignored_slopes(case: Case) -> Texts:
-    """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say (`MptModel.forward` does not
-    pass it).
-    """
+    """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say."""
     attention = case.folder.settings.get("attn_config")
     if not isinstance(attention, Mapping) or not attention.get("alibi", True) or not ignores_bias_max(case.folder):
         return
     if (largest := attention.get("alibi_bias_max", 8)) != 8:
-        yield f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
+        yield (
+            f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
+        )
 
 
 def window_without_size(case: Case) -> Texts:
@@ -318,8 +305,7 @@ def different_angles(case: Case) -> Texts:
 
 
 def rounded_frequencies(case: Case) -> Texts:
-    """In float16 or bfloat16, the model's class rounds its frequencies: relative errors of 2^-11 or 2^-8 grow with the
-    position.
+    """In float16 or bfloat16, the model's class rounds its frequencies: errors grow with the position.
 
     BLOOM rounds its biases, but was trained so, which is a note.
     """

@@ -1,7 +1,6 @@
-"""Our angles for the rotation that the layers of a model compute themselves, in steps of few tokens.
+"""What takes the place of a model's rotary embedding: an angle of 0, or our angles in steps of few tokens.
 
-There, layers of transformers rotate by an angle of 0 in the same time as by ours, and our attention need not rotate
-again.
+There, layers rotate by an angle of 0 in the same time as by ours, and our attention need not rotate again.
 """
 
 from dataclasses import dataclass, replace
@@ -12,22 +11,47 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, Rotation
-from lengthwise.huggingface.no_rotation import FEW_TOKENS, NoRotation
 from lengthwise.huggingface.rotated_keys import example_modifiers
 from lengthwise.span import Span, lowest_and_highest
 
 ROTATING_TYPES = ("gemma", "gpt_neox", "llama", "mistral", "qwen2", "qwen3")
 """Types of models whose layers all rotate queries and keys by their rotary embedding, in the layout "half"."""
 NOTHING = AttentionModifiers()
+FEW_TOKENS = 64  # more are rotated by our attention
 MAX_TABLE = 1 << 17  # positions, beyond which the angles of a step are computed and not stored
+
+
+class NoRotation(nn.Module):
+    """Takes the place of a model's rotary embedding. Its cos and sin rotate by an angle of 0, which changes nothing."""
+
+    def __init__(self, original: nn.Module):
+        super().__init__()
+        self.original = original
+        self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types`."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("original"), name)
+
+    def forward(self, x: Tensor, position_ids: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        key = x.dtype, arguments, *options.values()
+        if key not in self._dims:
+            cos, _ = self.original(x, position_ids, *arguments, **options)
+            self._dims[key] = cos.shape[-1], cos.dtype
+        dim, dtype = self._dims[key]
+        sizes = *position_ids.shape, dim
+        ones = torch.ones((), dtype=dtype, device=x.device).expand(sizes)
+        return ones, torch.zeros((), dtype=dtype, device=x.device).expand(sizes)
 
 
 @dataclass
 class ModelRotation:
     """The rotation of a model. Whether it applies depends only on what its rotary embedding and its layers see alike.
 
-    `state`: what a layer has in addition (`LayerState`). `embeddings`: those of tokens, which have the model's data
-    type.
+    `state`: what a layer has in addition (`LayerState`). `embeddings`: those of tokens, with the data type.
     """
 
     state: Any
@@ -65,9 +89,7 @@ class RotationOfFewTokens(NoRotation):
 
 
 def can_rotate(model_type: str, original: nn.Module, encoding: PositionEncoding) -> bool:
-    """Whether a model's layers can compute an encoding: one rotation of all their pairs, the same for
-    queries and keys.
-    """
+    """Whether a model's layers can compute an encoding: one rotation of all pairs, the same for q and k."""
     frequencies = getattr(original, "inv_freq", None)
     if model_type not in ROTATING_TYPES or not isinstance(frequencies, Tensor):
         return False

@@ -12,8 +12,9 @@ from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.cases import MOVABLE, Case, Texts, is_number, is_theta, join_values, with_rope_type
 
 RELEVANT = re.compile(
-    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|num_hidden_layers|"
-    r"attention_chunk|attn_temperature|attn_config|attn_scale|floor_scale|hidden_size|dtype|use_cache)\w*|n_ctx|n_embd|n_layer"
+    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|"
+    r"num_hidden_layers|attention_chunk|attn_temperature|attn_config|attn_scale|floor_scale|hidden_size|dtype|use_cache"
+    r")\w*|n_ctx|n_embd|n_layer"
 )
 """Names of settings that concern positions and the shapes of attention layers."""
 ABOUT_POSITIONS = re.compile("rope|rotary|theta|^alibi|use_alibi|^attention_chunk_size")
@@ -73,7 +74,10 @@ def contradicting_keys(case: Case) -> Texts:
             if not inside and value not in used:
                 where = next((f"{name} = {other}" for name, other in outside.items() if other in used), "")
             if where and value not in inside:
-                yield f"{outer} = {value} contradicts {where}; transformers takes {join_values(used)}; remove the wrong one"
+                yield (
+                    f"{outer} = {value} contradicts {where}; transformers takes {join_values(used)}; remove the "
+                    "wrong one"
+                )
     aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
     for alias, name in ((alias, name) for alias, name in aliases.items() if name in SIZES or alias in SIZES):
         one, other = settings.get(alias), settings.get(name)
@@ -82,9 +86,7 @@ def contradicting_keys(case: Case) -> Texts:
 
 
 def misspelt_names(case: Case) -> dict[str, str]:
-    """Return settings outside of rope_parameters whose name is almost that of one that the class reads,
-    with that name.
-    """
+    """Return settings outside of rope_parameters with a misspelt name, and the name that the class reads."""
     names: dict[str, str] = {}
     pending: list[tuple[Mapping[str, Any], Any]] = [(case.folder.settings, case.folder.config)]
     for settings, config in pending:
@@ -102,8 +104,7 @@ def misspelt_names(case: Case) -> dict[str, str]:
 
 
 def names_read(cls: Any, *, general: bool = True) -> set[str]:
-    """Return the names of settings that a class of transformers reads: its fields, and the older names in its
-    functions.
+    """Return the names of settings that a class of transformers reads: its fields, and strings in its functions.
 
     `general`: also those that transformers reads for every class.
     """
@@ -129,19 +130,19 @@ def lost_theta(case: Case) -> Any:
 
 
 def misplaced_settings(case: Case) -> Texts:
-    """Yield settings that stand where the class does not read them, or under the name that another class
-    has for them.
-    """
+    """Yield settings in a place, or under a name, where the class does not read them."""
     settings, config, whole = case.folder.settings, case.folder.config, case.folder.whole
     class_name = type(config).__name__
     if case.rotates and (flat := _flat(case)):
         yield _outside(flat, "rope_parameters", "transformers")
     fields = _fields(type(config))
     for name, entry in case.folder.rope_entries():
-        for key in (key for key in entry if key in fields - {*ROPE_KEYS} and _differs(config, key, entry)):
-            yield f"{name} has {key}, which {class_name} reads outside of it; move it out"
+        for key, value in entry.items():
+            is_read_outside = key in fields and key not in ROPE_KEYS
+            if is_read_outside and _is_meaningful(value) and getattr(config, key, None) != value:
+                yield f"{name} has {key}, which {class_name} reads outside of it; move it out"
     for key in other_names(case):
-        target = next(name for name in _group(key) if name in _names_of(type(config)))
+        target = next(name for name in _group(key) if name in names_read(type(config), general=False))
         yield f"{key} = {str(settings[key])[:40]} is not read by {class_name}; write it as {target}"
     if settings and settings is not whole:
         of_top = _fields(type(case.folder.top))
@@ -195,17 +196,13 @@ def _fields(cls: Any) -> set[str]:
     return {*getattr(cls, "__dataclass_fields__", {}), *getattr(cls, "attribute_map", {})}
 
 
-def _names_of(cls: Any) -> set[str]:
-    return names_read(cls, general=False)
-
-
 def _group(key: str) -> tuple[str, ...]:
     return next((names for names in SAME if key in names), ())
 
 
 def other_names(case: Case) -> list[str]:
     """Return settings under a name that other classes have for one that this class reads, and that is not written."""
-    settings, names_of_class = case.folder.settings, _names_of(type(case.folder.config))
+    settings, names_of_class = case.folder.settings, names_read(type(case.folder.config), general=False)
     return [
         key
         for key, value in settings.items()
@@ -215,10 +212,6 @@ def other_names(case: Case) -> list[str]:
         and not any(_is_meaningful(settings.get(name)) for name in read)
         and not any(getattr(case.folder.config, name, None) == value for name in read)
     ]
-
-
-def _differs(config: Any, key: str, entry: Mapping[str, Any]) -> bool:
-    return _is_meaningful(entry[key]) and getattr(config, key, None) != entry[key]
 
 
 def _is_lost(case: Case, key: str, value: Any) -> bool:

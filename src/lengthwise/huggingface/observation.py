@@ -1,10 +1,10 @@
-"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without weights.
+"""Observe what the attention layers of a model of transformers do with positions, without its weights.
 
-All parameters of the copy lie on the device meta, so nothing is read from the weights and no memory is needed for them.
-What a matrix of parameters would be multiplied by is replaced by random numbers, and vectors of parameters by random
-vectors. Everything else is computed on the CPU, for eight tokens. In the second pass, all rotary embeddings return an
-angle of 0. Therefore, queries and keys of a layer without RoPE are the same in both passes, and those of the first pass
-are otherwise those of the second one after their rotation.
+A copy of the model computes two forward passes. All its parameters lie on the device meta, so nothing is read from the
+weights and no memory is needed for them. What a matrix of parameters would be multiplied by is replaced by random
+numbers, and vectors of parameters by random vectors. Everything else is computed on the CPU, for eight tokens. In the
+second pass, all rotary embeddings return an angle of 0. Therefore, queries and keys of a layer without RoPE are the
+same in both passes, and those of the first pass are otherwise those of the second one after their rotation.
 """
 
 import copy
@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.model_rotation import NoRotation
 
 NAME = "lengthwise_observation"  # of the attention function and the mask function
 TOKENS = 8
@@ -74,11 +74,8 @@ class ObservedLayer:
 
 @dataclass(frozen=True)
 class Observation:
-    """`layers`: those that were observed, by their index. Those that do not call transformers' attention interface are
-    missing.
-
-    `layer_error`: the error about sizes that an attention layer raises, "" if there is none. `reason`: why nothing was
-    observed.
+    """`layers`: by index, those that call transformers' attention interface. `layer_error`: the error about sizes that
+    an attention layer raises, "" if there is none. `reason`: why nothing was observed.
     """
 
     layers: dict[int, ObservedLayer]
@@ -118,9 +115,7 @@ def _confirmed(decoder: Any, positions: Tensor, error: _LayerRaises) -> Observat
         _forward(decoder, positions)
     except _LayerRaises as again:
         return Observation({}, layer_error=str(again), reason=str(again))
-    except (
-        Exception
-    ) as other:  # transformers' own attention cannot be computed without weights, so nothing is confirmed
+    except Exception as other:  # transformers' own attention needs weights, so nothing is confirmed
         return Observation({}, reason=f"{error}; {_described(other)}")
     return Observation({}, reason=str(error))
 
@@ -180,9 +175,7 @@ class _WithoutWeights(TorchFunctionMode):
         return row.expand(result.shape).contiguous()
 
     def factor(self, states: Tensor) -> float:
-        """Return by what queries or keys [1, heads, tokens, head_dim] of the first token differ from one of the last
-        products.
-        """
+        """Return the factor of one of the last products in the first token of q or k [1, heads, tokens, head_dim]."""
         first = states[0, :, 0].flatten().double()
         for row in reversed(self.rows[-4:]):
             product = row.double()[: len(first)]
@@ -315,7 +308,8 @@ def _register(passed: dict[int, Any], without_weights: _WithoutWeights) -> None:
         has_sinks = further.get("s_aux") is not None
         passed[int(module.layer_idx)] = (
             type(module).__name__, query, key, without_weights.factor(query) * without_weights.factor(key),
-            getattr(attention_mask, "shows", None), further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
+            getattr(attention_mask, "shows", None), further.get("sliding_window"), scaling, further.get("softcap"),
+            has_sinks,
         )  # fmt: skip
         out = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
         return out.transpose(1, 2).contiguous(), None

@@ -24,17 +24,13 @@ COMPUTED_AT = "_lengthwise_computed_at"  # of a cache: the number of tokens when
 
 
 def can_be_outdated(encodings_of_layers: Iterable[PositionEncoding]) -> bool:
-    """Whether a change of scale makes cached keys and values wrong: a layer before the last one depends on
-    the length.
-    """
+    """Whether a change of scale makes a cache wrong: a layer before the last one depends on the length."""
     *before_last, _ = encodings_of_layers
     return any(encoding.depends_on_length() for encoding in before_last)
 
 
 def require_current_cache(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """A hook before the first attention layer. Raises `ConfigError` if the scale has changed since the cache was
-    computed.
-    """
+    """A hook before the first attention layer. Raises `ConfigError` if the scale is not that of the cache."""
     name, tokens = cache_argument(options), options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return

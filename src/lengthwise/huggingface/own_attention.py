@@ -1,7 +1,6 @@
 """Attention layers of transformers that do not call its attention interface: BLOOM and MPT, both with ALiBi.
 
-For each class there is a function that takes the place of its `forward`, projects as it does, and calls our attention
-function.
+For each class there is a function that replaces its `forward`: it projects as it does, and calls our attention.
 """
 
 from collections.abc import Callable
@@ -57,9 +56,7 @@ FORWARDS: dict[str, Callable[..., Any]] = {"BloomAttention": bloom, "MptAttentio
 
 
 def alibi_of(config: Any) -> Choice | None:
-    """Return the encoding of a BLOOM or MPT model with the slopes that transformers computes for it, and None for other
-    models.
-    """
+    """Return the ALiBi of a BLOOM or MPT model with the slopes that transformers computes; None for other models."""
     if config.model_type == "bloom":
         return alibi_from_slopes(_bloom_slopes(int(config.num_attention_heads)))
     if config.model_type == "mpt" and config.attn_config.alibi:
@@ -68,9 +65,7 @@ def alibi_of(config: Any) -> Choice | None:
 
 
 def _bloom_slopes(heads: int) -> Tensor:
-    """Return 2^(-8 h / p) for the first p heads, p the largest power of two up to their number; the others lie between
-    them.
-    """
+    """Return 2^(-8 h / p) for the first p heads, the largest power of two; the others lie between them."""
     power = 1 << (heads.bit_length() - 1)
     first = [2.0 ** (-8 * n / power) for n in range(1, power + 1)]
     between = [2.0 ** (-4 * n / power) for n in range(1, 2 * (heads - power), 2)]
@@ -78,9 +73,7 @@ def _bloom_slopes(heads: int) -> Tensor:
 
 
 def _mpt_slopes(heads: int, bias_max: int) -> Tensor:
-    """Return 2^(-bias_max h / p) with p the smallest power of two from the number of heads on: the even ones, then the
-    odd ones.
-    """
+    """Return 2^(-bias_max h / p), p the next power of two of `heads`: the even ones, then the odd ones."""
     power = 1 << (heads - 1).bit_length()
     slopes = [2.0 ** (-bias_max * n / power) for n in range(1, power + 1)]
     ordered = slopes if power == heads else [*slopes[1::2], *slopes[::2]][:heads]

@@ -1,4 +1,4 @@
-"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
+"""The encoding that a model of transformers has: settings that agree with the observed rotation of each layer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,9 +84,7 @@ class Settings:
         self.choices = cache(self._choices)
 
     def encoding_of(self, index: int, layer: ObservedLayer) -> LayerEncoding:
-        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are
-        none.
-        """
+        """Return the encoding whose settings give a layer's observed rotation. Raise `ConfigError` if there is none."""
         if _changes(layer.plain_q) or _changes(layer.plain_k):
             raise UnknownRotation(
                 f"{layer.name} has positions that no rotary embedding computes, which lengthwise does not know"
@@ -176,9 +174,7 @@ def pattern(choices: list[Choice]) -> Choice:
 
 
 def head_dim_of(config: Any) -> int:
-    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as
-    in Gemma 4.
-    """
+    """Return the dimensions of a head. Raise `ConfigError` if they differ between layers, as in Gemma 4."""
     try:
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     except RuntimeError as error:

@@ -43,9 +43,7 @@ def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int |
 
 
 def is_complete(choice: Choice) -> bool:
-    """Return whether the encoding of a layer takes nothing from a model: it is no rotation, or all its settings are
-    written.
-    """
+    """Return whether an encoding takes nothing from a model: it is no rotation, or all its settings are written."""
     return not issubclass(choice.cls, ROTATIONS) or choice.written.issuperset(dict(choice.settings))
 
 
@@ -57,9 +55,7 @@ def missing(choice: Choice) -> list[str]:
 
 
 def require_written(choice: Choice, reason: ConfigError) -> None:
-    """Raise `ConfigError` if settings of a rotation would have to come from a model whose encoding is unknown for some
-    reason.
-    """
+    """Raise `ConfigError` if a rotation needs settings of a model whose encoding is unknown for some reason."""
     for layer in choice.layers:
         if names := missing(layer):
             raise ConfigError(

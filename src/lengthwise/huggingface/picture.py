@@ -1,4 +1,4 @@
-"""Pictures of what a model's layers do at its intended length: wavelengths of RoPE before and after scaling, slopes of ALiBi."""
+"""Pictures of a model's layers at its intended length: wavelengths of RoPE and their scaling, slopes of ALiBi."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,14 @@ from typing import cast
 
 import torch
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 from lengthwise.config import Choice, ConfigError, choose
 from lengthwise.encodings import ALiBi, RoPE, RotaryEncoding
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
 from lengthwise.huggingface.own_encoding import train_length_of
-from lengthwise.report.charts.lines import Line, Range, even_columns, line_chart
+from lengthwise.report.charts.chart import Range
+from lengthwise.report.charts.lines import Line, even_columns, line_chart
 from lengthwise.report.charts.pictures import Panel, picture
 from lengthwise.report.palette import looks
 

@@ -19,8 +19,7 @@ from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.huggingface.attention import NAME
 from lengthwise.huggingface.embedded_positions import add_positions, current_module
 from lengthwise.huggingface.feature_cache import read_input
-from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
-from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.model_rotation import ModelRotation, NoRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.observation import decoder_of
 from lengthwise.huggingface.outdated_cache import can_be_outdated, prepare_inputs, require_current_cache
 from lengthwise.huggingface.own_attention import FORWARDS
@@ -166,9 +165,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
 
 
 def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
-    """Let the layers of a model rotate few tokens by our angles, if one rotation belongs to all layers, and they can
-    compute it.
-    """
+    """Let the layers rotate few tokens by our angles, if they can compute it and all have the same rotation."""
     encodings = list(decoder.position_encodings)
     rotary = [entry for entry in replaced.modules if not isinstance(entry[2], nn.Embedding)]
     if len(encodings) != 1 or len(rotary) != 1:
@@ -184,9 +181,7 @@ def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
 
 
 def unuse(model: Any) -> Any:
-    """Restore the model's own encoding and attention exactly, and return the model. Our encoding's parameters are
-    dropped.
-    """
+    """Restore the model's own encoding exactly, without the parameters of ours, and return the model."""
     decoder = decoder_of(model)
     replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
     if replaced is None:
@@ -207,9 +202,7 @@ def unuse(model: Any) -> Any:
 
 @contextmanager
 def without_encoding(model: Any) -> Iterator[None]:
-    """Remove the encoding that `use` has put into a model, if there is one, and put it back at the end with its
-    parameters.
-    """
+    """Remove the encoding of `use`, if there is one, and put it back at the end with its parameters."""
     choice = encoding_of(model)
     if choice is None:
         yield
@@ -221,12 +214,11 @@ def without_encoding(model: Any) -> Iterator[None]:
         yield
     finally:
         use(model, choice)
-        tensors = {**dict(trained.named_parameters()), **dict(trained.named_buffers())}
-        for name, tensor in (
-            *decoder.position_encodings.named_parameters(),
-            *decoder.position_encodings.named_buffers(),
-        ):
-            tensor.data = tensors[name].data
+        ours = decoder.position_encodings
+        for old, new in zip(trained.parameters(), ours.parameters(), strict=True):
+            new.data = old.data
+        for old, new in zip(trained.buffers(), ours.buffers(), strict=True):
+            new.data = old.data
 
 
 def save(model: Any, save_directory: Any, *arguments: Any, **options: Any) -> None:
@@ -262,9 +254,7 @@ def encoding_of(model: Any) -> Choice | None:
 
 
 def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> Choice:
-    """Return the choice of an encoding with the settings of the model that it does not name. `rotates`: the model has
-    RoPE.
-    """
+    """Return a choice with the settings of the model that it does not name. `rotates`: the model has RoPE."""
     choice = ENCODINGS.parse(encoding) if isinstance(encoding, str) else encoding
     require_choice("the encoding of a model", choice)
     if all(is_complete(layer) for layer in choice.layers):
@@ -280,9 +270,7 @@ def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> C
 
 
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers'
-    attention interface.
-    """
+    """Return the attention layers in order. Raise `ConfigError` if they call no attention interface."""
     layers = [m for m in decoder.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
     if not layers or not all(
         type(m).__name__ in FORWARDS or hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS")
@@ -297,9 +285,7 @@ def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
 
 
 def _require_supported_masks(config: Any) -> None:
-    """Raise `ConfigError` for layers that hide keys from queries in another way than by a window, such as chunks in
-    Llama 4.
-    """
+    """Raise `ConfigError` for layers that hide keys in another way than by a window, such as chunks in Llama 4."""
     for kind in getattr(config, "layer_types", None) or ():
         if kind not in KINDS and ("attention" in kind or "sparse" in kind):
             raise ConfigError(
@@ -321,9 +307,7 @@ def _position_modules(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Modul
 
 
 def _require_compatible_sinks(choice: Choice, layers: list[nn.Module]) -> None:
-    """Raise `ConfigError` if a layer with sinks of its own, which it keeps, gets an encoding that cannot be combined
-    with them.
-    """
+    """Raise `ConfigError` if a layer with its own sinks gets an encoding that cannot be combined with them."""
     for n, module in enumerate(layers):
         layer = choice.layers[n % len(choice.layers)]
         if isinstance(getattr(module, "sinks", None), nn.Parameter):

@@ -1,4 +1,4 @@
-"""Keys that are rotated before a cache of transformers stores them, as transformers does, so that no step rotates all of them."""
+"""Keys that are rotated before a cache of transformers stores them, so that no step rotates all of them."""
 
 import copy
 from typing import Any
@@ -45,9 +45,7 @@ def example_modifiers(encoding: PositionEncoding, device: torch.device) -> Atten
 
 
 def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> bool:
-    """Whether cached keys can be rotated: the rotation of a token never changes, and nothing reads keys before their
-    rotation.
-    """
+    """Whether cached keys can be rotated: a token's rotation never changes, and nothing reads unrotated keys."""
     if encoding.depends_on_length():
         return False
     return example_modifiers(encoding, device).caches_rotated_keys

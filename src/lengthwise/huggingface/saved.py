@@ -1,4 +1,4 @@
-"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
+"""What saved models share: the choice of an encoding in config.json, and the module for transformers."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from lengthwise.values import install_extra
 MODULE = "modeling_lengthwise"  # the name of the module that is saved with a model
 TEXT = f'''"""The classes of this model are in the package lengthwise; {install_extra("hf")}.
 
-Either pass trust_remote_code=True to from_pretrained, which imports this module, or import lengthwise.huggingface before.
+Either pass trust_remote_code=True to from_pretrained, which imports this module, or \
+import lengthwise.huggingface before.
 """
 
 from lengthwise.huggingface import {{names}}  # noqa: F401
@@ -53,9 +54,7 @@ def auto_map_of(**names: str) -> dict[str, str]:
 
 
 def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) -> None:
-    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is
-    missing.
-    """
+    """Write the module that transformers imports with `trust_remote_code=True`, and that names our package."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     names = sorted(name.partition(".")[2] for name in auto_map.values())
@@ -63,9 +62,7 @@ def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) ->
 
 
 def saved_choice(data: Any) -> Choice:
-    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it
-    differently.
-    """
+    """Return the encoding of a config.json. Raise `ConfigError` if this version computes it differently."""
     choice = choice_from_data("encoding", data)
     if _versions(choice.to_data()) != _versions(data):
         raise ConfigError(

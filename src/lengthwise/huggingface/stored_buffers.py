@@ -55,8 +55,7 @@ class CheckedWeights:
 
 
 def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeights:
-    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was
-    compared.
+    """Return what in the stored tensors contradicts the settings or has another dtype, and what was compared.
 
     Raise `ConfigError` if there are only pickles, or nothing.
     """
@@ -83,8 +82,7 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
 def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
     """Yield where the names and shapes of stored tensors are not those of the model's parameters.
 
-    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real
-    ones.
+    transformers loads tensors without values on the device meta, so it renames and joins them like real ones.
     """
     state = {
         name: torch.empty(tensor.shape, dtype=getattr(torch, NAMES.get(tensor.dtype, "uint8")), device="meta")

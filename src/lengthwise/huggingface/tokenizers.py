@@ -1,10 +1,10 @@
 """The tokenizer of an exported run, as a fast tokenizer of transformers with the same token IDs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from lengthwise.config import ConfigError
 from lengthwise.corpora.tokenizers import ByteTokenizer, FileTokenizer
@@ -14,12 +14,10 @@ BOS = "<bos>"
 
 
 def tokenizer_of(task: Task) -> Any | None:
-    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as
-    our tasks do.
-    """
+    """Return the tokenizer of a task, which puts BOS before a text; None if its tokens stand for no text."""
     ours = task.text_tokenizer
     if isinstance(ours, ByteTokenizer):
-        return _with_bos(_bytes(ours), ours.bos, {"eos_token": BOS, "pad_token": BOS})
+        return _with_bos(_bytes(ours), ours.bos, BOS)
     if isinstance(ours, FileTokenizer):
         return _of_file(ours)
     words = task.token_words()
@@ -27,24 +25,13 @@ def tokenizer_of(task: Task) -> Any | None:
 
 
 def _bytes(ours: ByteTokenizer) -> Tokenizer:
-    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable
-    characters.
-    """
-    tokenizer = Tokenizer(models.BPE(vocab={_character(byte): byte for byte in range(256)}, merges=[]))
+    """Return a tokenizer of the 256 bytes of UTF-8, which byte-level BPE names by printable characters."""
+    vocab = {character: byte for byte, character in bytes_to_unicode().items()}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(BOS, special=True, normalized=False)])
     return tokenizer
-
-
-def _character(byte: int) -> str:
-    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on
-    (GPT-2).
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    if byte in printable:
-        return chr(byte)
-    return chr(0x100 + [b for b in range(256) if b not in printable].index(byte))
 
 
 def _of_file(ours: FileTokenizer) -> Any:
@@ -55,7 +42,7 @@ def _of_file(ours: FileTokenizer) -> Any:
         name = BOS
         tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False)])
     eos = name if ours.eos is None else tokenizer.id_to_token(ours.eos)
-    return _with_bos(tokenizer, ours.bos, {"eos_token": eos, "pad_token": eos}, name)
+    return _with_bos(tokenizer, ours.bos, eos, name)
 
 
 def _words(words: Any) -> Any:
@@ -66,10 +53,10 @@ def _words(words: Any) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     bos, _, eos = words[-3:]
     tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in (bos, eos)])
-    return _with_bos(tokenizer, len(words) - 3, {"eos_token": eos, "pad_token": eos}, bos)
+    return _with_bos(tokenizer, len(words) - 3, eos, bos)
 
 
-def _with_bos(tokenizer: Tokenizer, bos: int, names: Mapping[str, Any], name: str = BOS) -> Any:
+def _with_bos(tokenizer: Tokenizer, bos: int, eos: str | None, name: str = BOS) -> Any:
     if tokenizer.token_to_id(name) != bos:
         raise ConfigError(f"the tokenizer already has another token {name}; rename it in its tokenizer.json")
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -78,8 +65,9 @@ def _with_bos(tokenizer: Tokenizer, bos: int, names: Mapping[str, Any], name: st
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=name,
+        eos_token=eos,
+        pad_token=eos,
         padding_side="left",
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,  # the name of a special token in a text is ordinary text, as in training
-        **names,
     )

@@ -25,12 +25,13 @@ OF_ONE_TYPE = (*RAMP_KEYS, "short_factor", "long_factor")
 
 
 def failing_layers(case: Case) -> Texts:
-    """An attention layer raises an error with these settings, for example if it rotates more dimensions than its angles
-    have.
-    """
+    """An attention layer raises an error, for example if it rotates more dimensions than its angles have."""
     observation = case.folder.observation
     if lost := required_keys(case):
-        yield f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the training"
+        yield (
+            f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the "
+            "training"
+        )
     elif observation.layer_error:
         entries = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
         is_partial = any(entry.get("partial_rotary_factor") not in (None, 1) for entry in entries)
@@ -44,9 +45,7 @@ def failing_layers(case: Case) -> Texts:
 
 
 def required_keys(case: Case) -> list[str]:
-    """Return what the attention layers read from rope_parameters in each forward pass (of Ministral 3), and is not
-    there.
-    """
+    """Return the missing keys of rope_parameters that every forward pass reads (of Ministral 3)."""
     if not case.folder.observation.reason:
         return []
     forwards = [inspect.unwrap(type(module).forward) for module in attention_layers(case.folder.model)]
@@ -56,9 +55,7 @@ def required_keys(case: Case) -> list[str]:
 
 
 def unknown_rotation(case: Case) -> Texts:
-    """A class rotates in a way that lengthwise does not have, with the right angles. This is no mistake of the
-    settings.
-    """
+    """A class has the right angles and rotates in a way that lengthwise does not have. This is no mistake."""
     agree = {layer for c in case.comparisons if isinstance(c, Comparison) and c.agrees for layer in c.layers}
     for group in case.groups:
         if group.unknown and agree.issuperset(group.layers):
@@ -66,9 +63,7 @@ def unknown_rotation(case: Case) -> Texts:
 
 
 def degenerate_rotation(case: Case) -> Texts:
-    """RoPE rotates no dimension, or turns all of them within some ten tokens, so that attention cannot tell positions
-    apart.
-    """
+    """RoPE rotates no dimension, or all of them so fast that attention cannot tell positions apart."""
     head_dim = max((group.head_dim for group in case.groups), default=0)
     for name, entry in case.folder.used_entries():
         where, fraction, theta = (
@@ -78,16 +73,16 @@ def degenerate_rotation(case: Case) -> Texts:
         )
         if isinstance(fraction, int | float) and head_dim and int(fraction * head_dim) < 2:
             key = "rotary_pct" if "rotary_pct" in case.folder.settings else "partial_rotary_factor"
-            yield f"{where}{key} = {fraction:g} rotates none of the {head_dim} dimensions of a head; correct or remove it"
+            yield (
+                f"{where}{key} = {fraction:g} rotates none of the {head_dim} dimensions of a head; correct or remove it"
+            )
         if is_number(theta) and theta < SMALLEST_THETA:
             longest = 2 * math.pi * max(theta, 1)
             yield f"{where}rope_theta = {theta:g} gives no wavelength of more than {longest:.0f} tokens; correct it"
 
 
 def ignored_keys(case: Case) -> Texts:
-    """A setting has no effect: it is misspelt, or belongs to another rope type, or stands where transformers does not
-    read it.
-    """
+    """A setting has no effect: it is misspelt, misplaced, or belongs to another rope type."""
     config = case.folder.config
     for key, name in misspelt_names(case).items():
         yield f"{key[:60]!r} is not read by {type(config).__name__}; did you mean {name!r}?"
@@ -154,8 +149,7 @@ def ignored_window(case: Case) -> Texts:
     """A sliding window is written, and no layer has it, so all layers see everything.
 
     Qwen's classes drop it unless use_sliding_window is true, and give it to the layers from max_window_layers on only.
-    A window of the intended length or more changes nothing, and use_sliding_window = false says that there shall be
-    none.
+    A window of the intended length or more changes nothing, and use_sliding_window = false means none.
     """
     settings, observed = case.folder.settings, case.folder.observation.layers
     window, switch = settings.get("sliding_window"), settings.get("use_sliding_window")
@@ -164,16 +158,14 @@ def ignored_window(case: Case) -> Texts:
     if window >= (case.folder.length or math.inf) or any(group.window is not None for group in case.groups):
         return
     config = case.folder.config
-    first = getattr(config, "max_window_layers", None)
+    first, kinds = getattr(config, "max_window_layers", None), getattr(config, "layer_types", None) or ()
     if hasattr(config, "use_sliding_window") and switch is None:
         reason = "use_sliding_window is missing and false by default; write it"
-    elif settings.get("layer_types") and "sliding_attention" not in (getattr(config, "layer_types", None) or ()):
-        reason = "layer_types has no sliding_attention; correct one of them"
-    elif isinstance(first, int) and first >= case.folder.layers:
+    elif isinstance(first, int) and first >= case.folder.layers and not settings.get("layer_types"):
         reason = (
             f"max_window_layers = {first} leaves none of the {case.folder.layers} layers to it; correct one of them"
         )
-    elif "full_attention" in (getattr(config, "layer_types", None) or ()):
+    elif settings.get("layer_types") or "full_attention" in kinds:
         reason = "layer_types has no sliding_attention; correct one of them"
     else:
         reason = (
@@ -183,17 +175,17 @@ def ignored_window(case: Case) -> Texts:
 
 
 def ignored_soft_cap(case: Case) -> Texts:
-    """A soft cap of the attention's logits is written, and the class does not compute it (Gemma 3 has the setting of
-    Gemma 2).
-    """
+    """The class does not compute a soft cap of logits that is written (Gemma 3 has the setting of Gemma 2)."""
     cap, observed = case.folder.settings.get("attn_logit_softcapping"), case.folder.observation.layers
     if is_number(cap) and observed and not any(layer.softcap for layer in observed.values()):
-        yield f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; remove it"
+        yield (
+            f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; "
+            "remove it"
+        )
 
 
 def length_beyond_wavelengths(case: Case) -> Texts:
-    """The intended length is more than the longest wavelength of RoPE, so that the angles of far tokens repeat those of
-    near ones.
+    """The intended length is more than the longest wavelength of RoPE, so that angles of far tokens repeat.
 
     This may be intended, but an unscaled model whose max_position_embeddings was raised looks the same. Layers see
     their window at most.
@@ -213,9 +205,7 @@ def length_beyond_wavelengths(case: Case) -> Texts:
 
 
 def tokenizer_length(case: Case) -> Texts:
-    """The tokenizer's model_max_length is less than the intended length. Programs that read it cut longer texts or
-    warn.
-    """
+    """The tokenizer's model_max_length is less than the intended length, and some programs cut texts there."""
     file, length = case.folder.path / "tokenizer_config.json", case.folder.length
     try:
         longest = json_object(file).get("model_max_length") if file.is_file() else None

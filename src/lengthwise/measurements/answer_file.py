@@ -1,4 +1,4 @@
-"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can continue.
+"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that it can be continued.
 
 The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`.
 Each further line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is
@@ -104,9 +104,11 @@ def _parse(path: Path, content: bytes) -> FileAnswer:
             number += 1
             answer.rows.append(_row(answer.measurement, _object(line)))
     except ConfigError as error:
-        raise ConfigError(
-            f"{path} is not an answer that lengthwise wrote (line {number}: {error}); name another file"
-        ) from None
+        if number == 1:
+            problem, fix = "is not an answer that lengthwise wrote", "name another file"
+        else:
+            problem, fix = "is damaged", "delete this line, which the command of this file then measures again"
+        raise ConfigError(f"{path} {problem} (line {number}: {error}); {fix}") from None
     return answer
 
 
@@ -114,7 +116,7 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         data = json.loads(line, parse_constant=_no_constant)
     except ValueError as error:
-        raise ConfigError(f"it is not JSON, {error}") from None
+        raise ConfigError(f"it is not JSON, {getattr(error, 'msg', error)}") from None
     if not isinstance(data, dict):
         raise ConfigError("it is not a JSON object")
     return data

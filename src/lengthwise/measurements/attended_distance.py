@@ -72,9 +72,7 @@ class AttendedDistance(Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: ExampleOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each layer, head and bin. The queries are the tokens that predict the answer
-        (`Task.answer_mask`).
-        """
+        """Yield a row for each layer, head and bin. Queries are the tokens of `Task.answer_mask`."""
         import functools
         import operator
 

@@ -106,9 +106,7 @@ class AttentionDistance(base.Probe):
     def measure(
         self, trained: "TrainedRun", options: AttentionDistanceOptions, progress: base.OnProgress
     ) -> Iterator[Row]:
-        """Yield the mean distance over the examples in each layer. Queries up to the last scored token count, without
-        padding.
-        """
+        """Yield the mean distance in each layer. Queries up to the last scored token count, without padding."""
         import torch
 
         from lengthwise.measurements.inside.attention_distance import attention_distance

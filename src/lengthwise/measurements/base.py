@@ -220,9 +220,7 @@ class Options:
 
     @classmethod
     def with_defaults(cls, train_length: int, **options: Any) -> Self:
-        """Return the question about a run with this training length. Options that are omitted or None have their
-        defaults.
-        """
+        """Return the question about a run with this training length. Omitted options and None become defaults."""
         known = {member.name: member.metadata.get("times_training") for member in dataclasses.fields(cls)}
         given = {name: value for name, value in options.items() if value is not None}
         require_known(cls.__name__.removesuffix("Options"), given, list(known))
@@ -304,9 +302,7 @@ class Measurement(ABC):
         return str(member.metadata["shown"])
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
-        """Return the rows to show of one answer, with what is computed from stored rows and facts. By default the
-        answer itself.
-        """
+        """Return the rows to show of an answer, with what follows from stored rows and facts; by default the answer."""
         return answer
 
     def label(self, subject: Mapping[str, Any], value: Any) -> str:
@@ -338,20 +334,14 @@ class Probe(Measurement):
         return str(member.metadata["shown"]) or self.default_lengths
 
     def lengths(self, train_length: int, evaluated: Sequence[int]) -> Sequence[int | None]:
-        """Return the lengths to probe by default; None is the default of the question. `evaluated`: those of the run's
-        study.
-        """
+        """Return the lengths to probe by default, None for that of the question. `evaluated`: those of the study."""
         own = [member for member in self.Options.fields() if member.name == "length"]
         return evaluated if own and own[0].default is MISSING and not own[0].metadata["times_training"] else [None]
 
     @abstractmethod
     def require(self, run: Run, options: Any, against: Run | None) -> None:
-        """Raise `ConfigError` if the run does not support the question, or cannot be compared with `against`. Builds no
-        model.
-        """
+        """Raise `ConfigError` if the run does not support the question or comparing with `against`. Builds no model."""
 
     @abstractmethod
     def measure(self, trained: "TrainedRun", options: Any, progress: OnProgress) -> Iterator[Row]:
-        """Yield the rows of the answer. The only function that needs PyTorch. `trained.against`: the run to compare
-        with.
-        """
+        """Yield the rows of the answer, with PyTorch. `trained.against`: the run to compare with."""

@@ -50,7 +50,8 @@ class Development(Measurement):
             colour="entry",
             facet=("encoding", "quantity", "layers", "head"),
             seeds="first",
-            about="One chart for each head of the first seed; lines get darker from the first entry of the table to the last.",
+            about="One chart for each head of the first seed; lines get darker from the first entry of the table to "
+            "the last.",
         ),
     )
     tables = (
@@ -62,7 +63,8 @@ class Development(Measurement):
                 Number(head="change", y="change"),
             ),
             rows=("quantity", "layers"),
-            about="Means over the heads, or over all entries of a table of the encoding. The change is computed for each run.",
+            about="Means over the heads, or over all entries of a table of the encoding. The change is computed for "
+            "each run.",
         ),
     )
     chapter = "During training"

@@ -34,9 +34,7 @@ class ExampleLengthsOptions(Options):
 
 
 class ExampleLengths(Measurement):
-    """The number of training and test examples of each length. Needs no model and has its own command, `lengthwise
-    lengths KEY`.
-    """
+    """The number of training and test examples of each length. Counted by `lengthwise lengths KEY`, without models."""
 
     name = "lengths"
     Options = ExampleLengthsOptions

@@ -20,15 +20,14 @@ class InContextProbe(Probe):
     skips_unsupported = True
 
     def prompt_lengths(self, options: Any, dims: int) -> list[int]:
-        """Return the lengths of the prompts of a task with `dims` dimensions. Raise `ConfigError` if one cannot be
-        built.
-        """
+        """Return the lengths of the prompts for a task with `dims`. Raise `ConfigError` if one cannot be built."""
         return [options.length, options.points * options.repeats]
 
     def require(self, run: Run, options: Any, against: Run | None = None) -> None:
+        from lengthwise.evaluation import check_lengths
         from lengthwise.measurements.inside import prompts, trained
 
         dims = prompts.require_function_task(run, self.name)
         if self.needs_attention:
             trained.require_attention(run)
-        prompts.require_lengths(run, self.prompt_lengths(options, dims))
+        check_lengths(run, sorted(set(self.prompt_lengths(options, dims)), reverse=True))  # an error names the longest

@@ -22,9 +22,7 @@ HALF = 0.5  # smallest share of the weights with which a head counts as an induc
 
 @dataclass(frozen=True, kw_only=True)
 class InductionOptions(ExampleOptions):
-    """The attention in prompts that repeat `points` examples, and in the second half of prompts with
-    `length` examples.
-    """
+    """The attention in prompts that repeat `points` examples, and in the second half of prompts with `length`."""
 
     length: int = option(base.LENGTH, 80, minimum=2)
     points: int = option(POINTS, 12)

@@ -20,9 +20,7 @@ MAX_SHIFTS = 64  # in one question
 
 @dataclass(frozen=True, kw_only=True)
 class PositionShiftOptions(ExampleOptions):
-    """The scores on the same examples with each of `shifts` added to all position IDs. They ascend, and 0 is always
-    included.
-    """
+    """The scores on the same examples with each of `shifts` added to all position IDs, ascending and with 0."""
 
     length: int = option(base.LENGTH, times_training=1)
     shifts: tuple[int, ...] = option(
@@ -103,9 +101,7 @@ class PositionShift(base.Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: PositionShiftOptions, progress: base.OnProgress) -> Iterator[Row]:
-        """Yield a row for each shift that leaves all positions below the encodings' last one; see
-        `inside.position_shift`.
-        """
+        """Yield a row for each shift that the encodings have positions for; see `inside.position_shift`."""
         from lengthwise.measurements.inside.position_shift import shifted_scores, standard_error
         from lengthwise.measurements.inside.trained import number
 
@@ -124,9 +120,7 @@ class PositionShift(base.Probe):
             }
 
     def remarks(self, answers: Mapping[str, Table]) -> Sequence[str]:
-        """Say which encodings declare invariance, and whether their logits have the same bits, and which have a last
-        position.
-        """
+        """Say which encodings declare invariance, whether their logits have the same bits, and which have a limit."""
         invariant = {label: set(a.column("logit_change")) for label, a in answers.items() if a.first("invariant")}
         exact = join_names([label for label, changes in invariant.items() if changes == {0}])
         rounded = join_names([label for label, changes in invariant.items() if changes != {0}])

@@ -253,10 +253,11 @@ class Reach(Measurement):
         Numbers(
             title="Effective length",
             numbers=(Number(head="{task}", y="effective", by=("task",)),),
-            about="The longest length up to which a non-increasing curve through the scores passes, with its 95 % interval. The "
-            f"cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at "
-            f"the shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers correct. Scores "
-            "between tested lengths are interpolated. Intervals are over examples and say nothing about other texts.",
+            about="The longest length up to which a non-increasing curve through the scores passes, with its 95 % "
+            f"interval. The cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the "
+            f"model as it is at the shortest tested length, and a retrieval task with at least {PASS:.0%} of the "
+            "answers correct. Scores between tested lengths are interpolated. Intervals are over examples and say "
+            "nothing about other texts.",
         ),
         Numbers(
             title="Cross-entropy by length",
@@ -343,16 +344,12 @@ class Reach(Measurement):
         return Table.from_rows(sorted(rows, key=lambda row: (order[row.get("task")], row.get("length") or 0)))
 
     def measure(self, model: "MeasuredModel", options: ReachOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each task, method, length and depth, the flags of other programs, and what was
-        not reached.
-        """
+        """Yield a row for each task, method, length and depth, other programs' flags, and what was not reached."""
         yield from model.measure()
 
 
 def _share(rows: Sequence[Row]) -> float:
-    """Return the share of correct answers at all depths. They count as one example, because they have the same text and
-    names.
-    """
+    """Return the share of correct answers at all depths, which have the same text and names: one example."""
     answers = [answer for row in rows for answer in row["answers"]]
     return math.fsum(answers) / len(answers)
 

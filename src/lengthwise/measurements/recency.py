@@ -101,8 +101,8 @@ class Recency(InContextProbe):
         """
         import torch
 
+        from lengthwise.measurements.inside.attention import attention_calls
         from lengthwise.measurements.inside.prompts import repeated_prompts
-        from lengthwise.measurements.inside.recency import last_question_weights, on_inputs, on_labels
         from lengthwise.measurements.inside.trained import grid_rows
 
         train_length = trained.run.training.train_length
@@ -114,15 +114,15 @@ class Recency(InContextProbe):
         for kind, (length, repeats) in kinds.items():
             sums: list[Tensor] = []
             for batch, positions in repeated_prompts(trained, options, length, repeats):
-                weights = [
-                    layer_weights.sum(0).cpu()
-                    for layer_weights in last_question_weights(trained.model, batch.inputs, positions)
-                ]
+                last_question = batch.inputs.shape[1] - 2  # before its label
+                calls = attention_calls(trained.model, batch.inputs, positions)
+                weights = [call.row(last_question).softmax(-1).sum(0).cpu() for call in calls]
                 sums = [a + b for a, b in zip(sums, weights, strict=True)] if sums else weights
                 progress(len(batch) / len(kinds) / options.examples)
             means = torch.stack(sums) / options.examples
             layers, heads, _ = means.shape
-            means_on = {"inputs": ([layers], on_inputs(means[-1:])), "labels": (range(1, layers + 1), on_labels(means))}
+            # Inputs and labels alternate. The last input sees all labels but its own.
+            means_on = {"inputs": ([layers], means[-1:, :, 0::2]), "labels": (range(1, layers + 1), means[..., 1:-1:2])}
             for on, (numbers, weights_on) in means_on.items():
                 if on == "inputs" or kind == "long":
                     keys: dict[str, Any] = {"layer": numbers, "head": heads, "place": range(weights_on.shape[-1])}

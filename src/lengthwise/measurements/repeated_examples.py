@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WHERE = ("begin", "middle", "end")
 DIGITS = 6  # of each stored number
 TOKENS = 16_384  # per forward pass; more than for attention, because only scores are needed
-GROUPS = 40  # of prompts; their means are stored for a later bootstrap over groups
+GROUPS = 40  # of prompts; their means are stored for intervals over seeds and prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,6 @@ class RepeatedExamplesOptions(ExampleOptions):
 
     length: int = option(base.LENGTH, times_training=8, minimum=2)
     points: int = option(POINTS, times_training=1)
-    resamples: int = option("Number of bootstrap resamples for intervals over prompts.", 100)
 
 
 def curves(title: str, about: str) -> Chart:
@@ -76,8 +75,6 @@ class RepeatedExamples(InContextProbe):
         key("at", "what differs between the prompts of a kind"),
         key("example", "example of the prompt, from 1"),
         value("score", bounds="metric", groups="groups"),
-        note("low", "2.5th percentile of a bootstrap over prompts"),
-        note("high", "97.5th percentile of a bootstrap over prompts"),
         note("groups", "means over equal groups of prompts"),
         note("start", "first of the relevant examples, from 0"),
         note("stop", "the one after the last of them"),
@@ -92,17 +89,16 @@ class RepeatedExamples(InContextProbe):
         return [options.points, *(len(prompt.examples) for prompt in self.prompts(options, dims))]
 
     def measure(self, trained: "TrainedRun", options: Any, progress: base.OnProgress) -> Iterator[Row]:
-        """Yield the scores. Intervals are the 2.5 to 97.5 percentiles of a bootstrap over prompts, the same for all
-        runs.
+        """Yield the scores of each prompt, see `prompt_rows`.
 
-        Prompts with one duplicate (`serial`) have no rows of single examples. The duplicate is the last of the
-        points, among copies of the second to last.
+        The duplicate of a prompt with one duplicate (`serial`) is the last of the points, among copies of the second to
+        last.
         """
         import torch
 
         from lengthwise.measurements.inside.prompts import examples_of_prompts, function_task, prompt_batches
 
-        task, resamples = function_task(trained), draw_resamples(options)
+        task = function_task(trained)
         prompts = self.prompts(options, task.dims)
         xs, ys = examples_of_prompts(trained, options, options.points)
         for prompt in prompts:
@@ -113,49 +109,27 @@ class RepeatedExamples(InContextProbe):
                 logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
                 values.append(task.curve(logits, batch).cpu())
                 progress(len(batch) / len(prompts) / options.examples)
-            yield from prompt_rows(prompt, torch.cat(values).double(), resamples)
+            yield from prompt_rows(prompt, torch.cat(values).double())
 
 
-def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iterator[Row]:
-    """Yield the rows of one prompt. `values` [prompt, example]: the scores of all test prompts."""
+def prompt_rows(prompt: "Prompt", values: "Tensor") -> Iterator[Row]:
+    """Yield the row of one prompt, and those of its examples unless it has one duplicate.
+
+    `values` [prompt, example]: the scores of all test prompts.
+    """
     from lengthwise.measurements.inside.trained import grid_rows, number
 
     scores, about = values[:, prompt.start : prompt.stop].mean(1), {"kind": prompt.kind, "at": prompt.at}
-    low, high = interval(scores[:, None], resamples)
     yield about | {
         "score": number(float(scores.mean()), DIGITS),
-        "low": number(float(low), DIGITS),
-        "high": number(float(high), DIGITS),
         "groups": [number(float(group.mean()), DIGITS) for group in scores.tensor_split(min(GROUPS, len(scores)))],
         "start": prompt.start,
         "stop": prompt.stop,
         "n": len(values),
     }
     if prompt.kind != "serial":
-        low, high = interval(values, resamples)
-        for row in grid_rows({"example": values.shape[1]}, DIGITS, score=values.mean(0), low=low, high=high):
+        for row in grid_rows({"example": values.shape[1]}, DIGITS, score=values.mean(0)):
             yield about | row
-
-
-def interval(values: "Tensor", resamples: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its
-    prompts.
-    """
-    import torch
-
-    counts = torch.nn.functional.one_hot(resamples, len(values)).sum(1).double()
-    low, high = torch.quantile(counts @ values.double() / len(values), torch.tensor([0.025, 0.975]).double(), 0)
-    return low, high
-
-
-def draw_resamples(options: RepeatedExamplesOptions) -> "Tensor":
-    """Return the indices of the prompts in each resample, which are the same for every run with the same question."""
-    import torch
-
-    from lengthwise.tasks.base import generator
-
-    rng = generator(options.seed, "bootstrap", options.examples)
-    return torch.randint(options.examples, (options.resamples, options.examples), generator=rng)
 
 
 # ---- prompts ------------------------------------------------------------------------------------------------------
@@ -214,9 +188,7 @@ class Parts:
 
 
 def noise_prompt(parts: Parts, count: int) -> Prompt:
-    """Return the points with their last `count` replaced by noise, and then the target, which begins at
-    index `points`.
-    """
+    """Return the points with their last `count` replaced by noise, then the target, which begins at index `points`."""
     if not 0 < count < parts.points:
         raise ConfigError(f"noise must be from 1 to {parts.points - 1} of the {parts.points} examples, got {count}")
     examples = (*range(parts.points - count), *parts.noise(count), *parts.target)
@@ -236,9 +208,7 @@ def instruction_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def target_prompt(parts: Parts, where: str) -> Prompt:
-    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of
-    the length.
-    """
+    """Return instruction, noise and target, which begins at index `points`, half-way or at the end."""
     remaining = parts.remaining(parts.instruction, parts.target)
     count = {"begin": parts.points - len(parts.instruction), "middle": remaining // 2, "end": remaining}[where]
     if count > remaining:
@@ -251,9 +221,7 @@ def target_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def answers_prompt(parts: Parts, where: str) -> Prompt:
-    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the
-    answers.
-    """
+    """Return the instruction, the answers before, amid or after noise, and the target, a part of the answers."""
     before, after = _split_noise(parts.remaining(parts.instruction, parts.answers, parts.target), where)
     examples = (*parts.instruction, *parts.noise(before), *parts.answers, *parts.noise(after), *parts.target)
     return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)
@@ -264,20 +232,12 @@ def duplicate_prompt(length: int, position: int | None) -> Prompt:
     examples = [0] * length
     examples[-1] = 1
     if position is not None:
-        if not 0 <= position < length - 1:
-            raise ConfigError(f"the position must be from 0 to {length - 2} in a prompt of {length}, got {position}")
         examples[position] = 1
     return Prompt("serial", "none" if position is None else position, tuple(examples), length - 1, length)
 
 
 def positions(length: int, count: int) -> list[int]:
-    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in
-    short prompts.
-    """
-    if length < 2 or count < 2:
-        raise ConfigError(
-            f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"
-        )
+    """Return `count` evenly spaced positions of a duplicate, with the first and the last; fewer in short prompts."""
     return sorted({round(n * (length - 2) / (count - 1)) for n in range(count)})
 
 

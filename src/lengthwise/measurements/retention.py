@@ -16,9 +16,7 @@ MAX_ROWS = 2**16  # of a batch
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(Config):
-    """How the models are trained further. Each row of a batch is a window of the text, given by the seed and the row's
-    number.
-    """
+    """How the models are trained further. The seed and a row's number determine the window of text of the row."""
 
     length: int
     """Tokens of a training example."""
@@ -130,8 +128,8 @@ class Retention(Reach):
         Numbers(
             title="Change of the cross-entropy",
             numbers=(Number(head="{length:,}", y="change", by=("length",)),),
-            about="In nats per token, against the original model, whose training length is {train_length} tokens. The same tokens "
-            "of the same texts are compared. More than 0 is a loss, and less than 0 is a gain.",
+            about="In nats per token, against the original model, whose training length is {train_length} tokens. "
+            "The same tokens of the same texts are compared. More than 0 is a loss, and less than 0 is a gain.",
         ),
         Numbers(
             title="What it took",

@@ -1,4 +1,4 @@
-"""Scores by length, and what the evaluation of a run stores beside them. The report has charts of its own for scores."""
+"""Scores by length, and what an evaluation stores beside them. The report has charts of its own for scores."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -78,8 +78,8 @@ class PositionScores(OfEvaluation):
             title="Score by position at length {length:,}",
             x="before",
             y="mean",
-            about="The score of targets at the longest length, by the number of tokens before the target. A target with few "
-            "tokens before it is harder to predict, because there is less to predict it from.",
+            about="The score of targets at the longest length, by the number of tokens before the target. A "
+            "target with few tokens before it is harder to predict, because there is less to predict it from.",
         ),
     )
     tables = (Numbers(title="Scores by position", numbers=(Number(head="{before}", y="mean", by=("before",)),)),)

@@ -83,9 +83,7 @@ class SpeedOptions(Options):
         self.model()  # checks the sizes
 
     def model(self, share_encoding: bool | None = None, mixer: str | None = None) -> ModelConfig:
-        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if
-        one is named.
-        """
+        """Return the configuration of the GPT-like model, with a mixer in place of attention if one is named."""
         sizes = {name: getattr(self, name) for name in ("d_model", "num_layers", "num_heads")}
         if mixer is not None and "num_heads" not in MIXERS[mixer].settings:
             del sizes["num_heads"]

@@ -59,17 +59,15 @@ class Training(Measurement):
                 Number(head="peak memory (MB)", y="megabytes"),
                 Number(head="parameters", y="parameters"),
             ),
-            about="The last loss is that of the last batches. Times of runs that shared a machine with others are longer than "
-            "those of runs that had it alone.",
+            about="The last loss is that of the last batches. Times of runs that shared a machine with others are "
+            "longer than those of runs that had it alone.",
         ),
     )
     chapter = "Training"
     command = SHOW
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
-        """Return the curve with at most `MOST_POINTS` points, and a row with the last loss and the cost of the
-        training.
-        """
+        """Return at most `MOST_POINTS` points of the curve, and a row with the last loss and the training's cost."""
         losses = [loss for loss in answer.column("loss") if math.isfinite(loss)]
         ends = {"last_loss": losses[-1] if losses else None, "seconds": facts.get("seconds")}
         ends |= {"megabytes": facts["peak_memory"] / 1e6 if "peak_memory" in facts else None}

@@ -24,9 +24,7 @@ class Model(nn.Module, ABC):
     token_embedding: nn.Embedding | None  # for token IDs; None if the inputs are vectors
     input_projection: nn.Linear | None  # for vectors; None if the inputs are token IDs
     lm_head: nn.Linear
-    recompute: bool = (
-        False  # in training, compute the blocks again in the backward pass, instead of keeping what it needs
-    )
+    recompute: bool = False  # in training, compute the blocks again in the backward pass instead of keeping results
 
     def run_block(self, block: nn.Module, *inputs: Any) -> Any:
         """Return a block's output. With `recompute`, its intermediate results are not kept for the backward pass."""

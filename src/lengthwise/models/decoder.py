@@ -61,9 +61,7 @@ class Block(WithMLP):
 
 
 class _BackendsUsed:
-    """The names of the backends used so far, one attribute each. A forward pass only writes them, so no graph depends
-    on them.
-    """
+    """The names of the backends used so far, as attributes, which a graph writes without depending on them."""
 
 
 class Decoder(Model):
@@ -119,22 +117,15 @@ class Decoder(Model):
             assert self.token_embedding is not None
             self.lm_head.weight = self.token_embedding.weight
         # Last, so that models of one seed start with the same weights whatever random numbers their encoding draws.
-        c = self.config
-        context = {
-            "num_heads": c.num_heads,
-            "head_dim": c.head_width,
-            "d_model": c.d_model,
-            "train_length": train_length,
-        }
-        modules, self.module_indices = layer_modules(encoding, c.num_layers, c.share_encoding, context)
+        sizes = {"num_heads": config.num_heads, "head_dim": config.head_width, "d_model": config.d_model}
+        context = {**sizes, "train_length": train_length}
+        modules, self.module_indices = layer_modules(encoding, config.num_layers, config.share_encoding, context)
         self.encodings, self._combinations = nn.ModuleList(modules), Combinations()
-        self.windows = [encoding.layers[n % len(encoding.layers)].layer.window for n in range(c.num_layers)]
+        self.windows = [encoding.layers[n % len(encoding.layers)].layer.window for n in range(config.num_layers)]
 
     @property
     def encoding_of_layer(self) -> list[int]:
-        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`module_indices` has
-        all).
-        """
+        """The index of each layer's encoding in `encodings`, without its temperature and sinks."""
         return [indices[0] for indices in self.module_indices]
 
     def _initialize(self) -> None:
@@ -321,9 +312,7 @@ def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
 
 
 class _Attention:
-    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is
-    one.
-    """
+    """The attention of all layers that share an encoding and a window, for one forward pass."""
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -90,26 +91,20 @@ def remove_outdated(folder: Path) -> None:
 def compiled() -> bytes:
     """Compile the library and return its content. Raise `CannotBuild` where it does not compile."""
     command = compiler()
+    units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
+    units += [(CSRC / KERNEL, t, [*target_flags, f"-DLENGTHWISE_TARGET={t}"]) for t, target_flags in targets().items()]
     try:
-        folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
-    except OSError as error:
-        raise CannotBuild(f"there is no folder for temporary files: {error}") from None
-    with folder as build_folder:
-        units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
-        units += [
-            (CSRC / KERNEL, t, [*target_flags, f"-DLENGTHWISE_TARGET={t}"]) for t, target_flags in targets().items()
-        ]
-        steps = [
-            [*command, *FLAGS, *target_flags, "-c", str(source), "-o", str(Path(build_folder, f"{unit}.o"))]
-            for source, unit, target_flags in units
-        ]
-        _run(steps)
-        library, objects = Path(build_folder, "library"), [step[-1] for step in steps]
-        _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]])
-        try:
+        with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
+            steps = [
+                [*command, *FLAGS, *target_flags, "-c", str(source), "-o", str(Path(folder, f"{unit}.o"))]
+                for source, unit, target_flags in units
+            ]
+            _run(steps)
+            library, objects = Path(folder, "library"), [step[-1] for step in steps]
+            _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]])
             return library.read_bytes()
-        except OSError as error:
-            raise CannotBuild(f"{command[0]} made no library ({error.strerror})") from None
+    except OSError as error:
+        raise CannotBuild(f"{command[0]} cannot compile the attention kernel: {error}") from None
 
 
 def compiler() -> list[str]:
@@ -135,18 +130,10 @@ def compiler() -> list[str]:
 
 def _run(commands: list[list[str]]) -> None:
     """Run compilers, all at once. If this process is killed, they end when their file is compiled."""
+    run = partial(subprocess.run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with ThreadPoolExecutor(len(commands)) as pool:
-        try:
-            finished = list(pool.map(_run_compiler, commands))
-        except OSError as error:
-            raise CannotBuild(f"{commands[0][0]} does not start: {error}") from None
+        finished = list(pool.map(run, commands))
     for job in finished:
         if job.returncode:
             first = next((line for line in job.stdout.splitlines() if "error" in line), job.stdout.strip()[:200])
             raise CannotBuild(f"{commands[0][0]} failed: {first or f'exit status {job.returncode}, without a word'}")
-
-
-def _run_compiler(command: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )

@@ -64,9 +64,7 @@ def _lines_of_layer(parameters, middle, LAYER: tl.constexpr, ROWS: tl.constexpr,
 @triton.jit
 @no_type_check
 def _edges_of(edges, number, exists, DEPTH: tl.constexpr):
-    """Return the left and the right edges of segments. Before the first layer (DEPTH 0) there is one
-    segment, [0, 1].
-    """
+    """Return the left and right edges of segments. Before the first layer (DEPTH 0), [0, 1] is the only one."""
     if DEPTH == 0:
         left = tl.zeros_like(number).to(tl.float64)
         right = left + 1.0
@@ -360,7 +358,8 @@ def relu_segments_backward(
     gradients = [torch.empty_like(x) for x in parameters]
     constants = _network(parameters, final)
     segments_backward[(constants["LAYERS"],)](
-        tuple(parameters), tuple(gradients), gates, grad_slope.contiguous(), grad_intercept.contiguous(), len(gates), **constants
+        tuple(parameters), tuple(gradients), gates, grad_slope.contiguous(), grad_intercept.contiguous(), len(gates),
+        **constants,
     )  # fmt: skip
     return gradients
 
@@ -393,7 +392,7 @@ def fire_tables_backward(
     """Return the gradients of c and of the multiplier."""
     grad_c, grad_multiplier = torch.empty_like(c), torch.empty_like(multiplier)
     tables_backward[(1,)](
-        c, multiplier, distance.contiguous(), query.contiguous(), grad_feature.contiguous(), grad_scale.contiguous(), grad_c,
-        grad_multiplier, distance.numel(), query.numel(), L=L, EPS=eps, CHUNK=_CHUNK, num_warps=8,
+        c, multiplier, distance.contiguous(), query.contiguous(), grad_feature.contiguous(), grad_scale.contiguous(),
+        grad_c, grad_multiplier, distance.numel(), query.numel(), L=L, EPS=eps, CHUNK=_CHUNK, num_warps=8,
     )  # fmt: skip
     return grad_c, grad_multiplier

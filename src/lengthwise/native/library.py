@@ -20,26 +20,13 @@ from lengthwise.cache_folder import CacheError
 from lengthwise.native import building
 from lengthwise.native.building import CannotBuild
 
-SYMBOLS = (
-    "lengthwise_attention",
-    "lengthwise_fire_tables",
-    "lengthwise_fire_tables_backward",
-    "lengthwise_pieces",
-    "lengthwise_pieces_backward",
-    "lengthwise_target",
-)
 _INSIDE = ("lengthwise", "torch", "jaxtyping", "beartype")
 _LOCKED = 300.0  # seconds to wait for another process that compiles
 
 
-def beside() -> Path:
-    """Return the folder that holds csrc/, the folder of the sources."""
-    return building.FOLDER
-
-
 def load() -> ctypes.CDLL:
     """Return the library, found or compiled. Raise `CannotBuild` where there is none."""
-    library = _first_in(beside())
+    library = _first_in(building.FOLDER)
     with contextlib.suppress(CacheError):  # `_compile` says why
         library = library or _first_in(cache_folder.folder())
     return library or _compile()
@@ -50,19 +37,11 @@ def _first_in(folder: Path) -> ctypes.CDLL | None:
     for path in building.candidates(folder):
         try:
             if building.name(path.read_bytes()) == path.name:
-                return _open(path)
+                return ctypes.CDLL(str(path))
             path.unlink()
-        except (CannotBuild, OSError):  # one that another machine made may not load here
+        except OSError:  # one that another machine made may not load here
             continue
     return None
-
-
-def _open(path: Path) -> ctypes.CDLL:
-    """Load a library. Raise `OSError` where the system does not, and `CannotBuild` where it is none of ours."""
-    library = ctypes.CDLL(str(path))
-    if missing := [symbol for symbol in SYMBOLS if not hasattr(library, symbol)]:
-        raise CannotBuild(f"the library that was compiled has no {missing[0]}; is the C++ compiler in CXX a usual one?")
-    return library
 
 
 def _compile() -> ctypes.CDLL:
@@ -77,7 +56,7 @@ def _compile() -> ctypes.CDLL:
             content = _compiled("once; ")
             path = folder / building.name(content)
             cache_folder.write(path, content)
-            return _open(path)
+            return ctypes.CDLL(str(path))
     except CacheError as error:
         reason = str(error)
     except OSError as error:
@@ -95,7 +74,7 @@ def _for_this_process(content: bytes, reason: str) -> ctypes.CDLL:
         with tempfile.TemporaryDirectory(prefix="lengthwise-") as private:
             path = Path(private, building.name(content))
             path.write_bytes(content)
-            library = _open(path)  # which stays when its file is deleted
+            library = ctypes.CDLL(str(path))  # which stays when its file is deleted
     except OSError as error:
         raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(

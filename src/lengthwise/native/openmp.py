@@ -20,9 +20,7 @@ def threads() -> Threads:
 
 @functools.cache
 def parallel_region() -> int | None:
-    """Return the address of `GOMP_parallel` in torch's OpenMP runtime; None if torch uses none, or one without it
-    (macOS).
-    """
+    """Return the address of `GOMP_parallel` in torch's OpenMP runtime; None if there is none (macOS)."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return None
     # In the order in which torch finds it: what all libraries share (a runtime in LD_PRELOAD comes first), then its own

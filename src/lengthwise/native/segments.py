@@ -23,9 +23,7 @@ def is_available() -> bool:
 
 
 def supports(parameters: Sequence[Tensor]) -> bool:
-    """Whether the library supports the weights and biases of an MLP: all float32 or all float64, and of
-    narrow layers.
-    """
+    """Whether the library supports the parameters of an MLP: narrow, and all float32 or all float64."""
     dtype = parameters[0].dtype
     if dtype not in (torch.float32, torch.float64) or max(x.shape[0] for x in parameters) > MAX_WIDTH:
         return False
@@ -50,18 +48,12 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-@functools.lru_cache(64)
-def _widths(*widths: int) -> "ctypes.Array[ctypes.c_int64]":
-    return (ctypes.c_int64 * len(widths))(*widths)
-
-
 def _network(parameters: Sequence[Tensor]) -> tuple[object, ...]:
-    """Return the first arguments of a call: number of layers, widths, pointers to the parameters, and whether they are
-    float32.
-    """
+    """Return the first arguments of a call: number of layers, widths, parameters, and whether they are float32."""
     biases = parameters[1::2]
     pointers = (ctypes.c_void_p * len(parameters))(*[x.data_ptr() for x in parameters])
-    return len(biases), _widths(1, *[x.shape[0] for x in biases]), pointers, parameters[0].dtype == torch.float32
+    widths = (ctypes.c_int64 * (1 + len(biases)))(1, *[x.shape[0] for x in biases])
+    return len(biases), widths, pointers, parameters[0].dtype == torch.float32
 
 
 def relu_segments(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

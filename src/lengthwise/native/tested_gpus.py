@@ -1,4 +1,4 @@
-"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
+"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those that passed `lengthwise check --device cuda`.
 
 Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the
 results are right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of
@@ -86,9 +86,7 @@ def kernels_hash() -> str:
 
 
 def record(combination: Combination, *, passed: bool) -> None:
-    """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now
-    on.
-    """
+    """Store in the cache folder whether the kernels passed the comparison, for processes that start from now on."""
     others = [entry for entry in _recorded() if entry != combination]
     combinations = [*others, combination] if passed else others
     cache_folder.store(FILE, json.dumps([entry._asdict() for entry in combinations], indent=1).encode())

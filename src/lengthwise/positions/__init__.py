@@ -23,9 +23,7 @@ POSITION_SCHEMES = Registry(
 
 
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
-    """Return the position scheme of a choice for the sequences of a task; consecutive positions if the
-    choice is None.
-    """
+    """Return the position scheme of a choice for the sequences of a task. None: consecutive positions."""
     scheme: PositionScheme = Consecutive() if choice is None else choice.build()
     return scheme.for_task(task)
 

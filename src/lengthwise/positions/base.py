@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.config import CheckedArguments, ConfigError
+from lengthwise.config import CheckedArguments
 from lengthwise.user_classes import is_builtin_class, not_repeatable, wrong_return
-from lengthwise.values import require_integer
+from lengthwise.values import require_at_most, require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it
 
@@ -18,27 +18,23 @@ MOST_POSITIONS = 2**31  # positions of a scheme are below it
 def require_number(what: str, low: int, **values: object) -> None:
     """Raise `ConfigError` unless each value is a whole number from `low` to 2^31."""
     require_integer(what, low, **values)
-    for name, value in values.items():
-        if isinstance(value, int) and value > MOST_POSITIONS:
-            raise ConfigError(
-                f"{what}: {name} must be at most {MOST_POSITIONS:,}, because positions are below it, got {value}"
-            )
+    require_at_most(what, MOST_POSITIONS, **values)  # type: ignore[arg-type]
 
 
 def by_document(
-    place: Callable[[Int[Tensor, "b t"]], Int[Tensor, "b t *axes"]],
-    inputs: Int[Tensor, "b t"],
+    place: Callable[[Tensor], Int[Tensor, "b t *axes"]],
+    inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     documents: Int[Tensor, "#b t"] | None,
 ) -> Int[Tensor, "b t *axes"]:
     """Return what `place` returns for the tokens of each document, which need not be contiguous."""
     if documents is None or not inputs.numel():
         return place(inputs)
-    ids, result = documents.expand(inputs.shape), None
+    ids, result = documents.cpu().expand(inputs.shape[:2]), None
     for row in range(len(inputs)):
         for document in ids[row].unique():
             members = ids[row] == document
             places = place(inputs[row, members][None])[0]
-            result = places.new_zeros(*inputs.shape, *places.shape[1:]) if result is None else result
+            result = places.new_zeros(*inputs.shape[:2], *places.shape[1:]) if result is None else result
             result[row, members] = places
     assert result is not None
     return result
@@ -63,8 +59,7 @@ class PositionScheme(CheckedArguments):
         generator: torch.Generator,
         training: bool,
     ) -> Int[Tensor, "b t *axes"] | None:
-        """Return the positions of a batch, for each document separately. None means consecutive, which the model counts
-        faster.
+        """Return the positions of a batch, for each document separately. None: consecutive, which is faster.
 
         They have an axis of `num_axes` numbers if that is more than one.
 
@@ -79,9 +74,7 @@ class PositionScheme(CheckedArguments):
         """Raise `ConfigError` if the scheme cannot assign positions to sequences of `tokens` tokens."""
 
     def for_task(self, task: Any) -> "PositionScheme":
-        """Return this scheme for the sequences of a task (`vocab_size` and so on); raise `ConfigError` if it does not
-        apply.
-        """
+        """Return this scheme for the sequences of a task. Raise `ConfigError` if it does not apply to the task."""
         return self
 
     def require_axes_of(self, encodings: Iterable[Any]) -> None:
@@ -91,8 +84,7 @@ class PositionScheme(CheckedArguments):
                 encoding.require_axes(self.num_axes)
 
     def can_decode(self) -> bool:
-        """Return whether, in evaluation, a generated token gets a position that is final and changes no position before
-        it.
+        """Return whether, in evaluation, a generated token gets a final position and changes no position before it.
 
         Tasks that are scored by decoding refuse other schemes.
         """
@@ -142,9 +134,7 @@ class RandomPositions(PositionScheme):
 
     @abstractmethod
     def draw(self, rows: int, tokens: int, generator: torch.Generator) -> Int[Tensor, "b t"]:
-        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn independently, row
-        after row.
-        """
+        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn row after row."""
 
     def draws(self, training: bool) -> bool:
         """Whether positions are drawn in this mode; otherwise they are consecutive."""
@@ -162,14 +152,9 @@ class RandomPositions(PositionScheme):
     ) -> Int[Tensor, "b t"] | None:
         if not self.draws(training):
             return None
-        rows, tokens = inputs.shape[:2]
-        if documents is None:
-            self.require(tokens, training)
-            return self.draw(rows, tokens, generator).to(inputs.device)
-        ids = documents.cpu().expand(rows, tokens)
-        members = [(row, ids[row] == document) for row in range(rows) for document in ids[row].unique()]
-        self.require(max((int(tokens_of.sum()) for _, tokens_of in members), default=0), training)
-        positions = torch.empty(rows, tokens, dtype=torch.int64)
-        for row, tokens_of in members:
-            positions[row, tokens_of] = self.draw(1, int(tokens_of.sum()), generator)[0]
-        return positions.to(inputs.device)
+        longest = inputs.shape[1]
+        if documents is not None:
+            longest = max(int(row.unique(return_counts=True)[1].max()) for row in documents)
+        self.require(longest, training)
+        draw = lambda part: self.draw(len(part), part.shape[1], generator).to(inputs.device)  # noqa: E731
+        return by_document(draw, inputs, documents)

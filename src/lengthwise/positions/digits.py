@@ -1,4 +1,4 @@
-"""Digits (Abacus): the position of a digit is its index within its number, so digits of equal place value share a position."""
+"""Digits (Abacus): a digit's position is its index within its number."""
 
 from copy import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained positions."""
+"""Randomized positions: a sorted random subset of a longer range, so that long sequences have trained positions."""
 
 from typing import Literal
 
@@ -13,8 +13,7 @@ BLOCK = 1 << 22  # random numbers drawn at a time (32 MiB); a longer range is no
 
 
 class Randomized(RandomPositions):
-    """Each sequence draws a uniformly random subset of {0, ..., max_length - 1} and uses it in ascending order as
-    positions.
+    """The positions of a sequence are a uniformly random subset of {0, ..., max_length - 1}, in ascending order.
 
     Training at length t covers every position below `max_length`, and distances up to it, so a longer sequence has no
     untrained positions. Sequences longer than `max_length` raise `ConfigError`. `at_evaluation="consecutive"` uses 0,

@@ -8,11 +8,10 @@ from lengthwise.positions.base import RandomPositions, require_number
 
 
 class Shift(RandomPositions):
-    """SHAPE: token i has position i + k. Each training sequence draws k uniformly from {0, ..., max_shift}; in
-    evaluation k = 0.
+    """SHAPE: token i has position i + k, with k uniform in {0, ..., max_shift} for each training sequence.
 
-    A shift-invariant encoding is not affected; with an absolute encoding the model learns shift invariance. Training at
-    length t covers the positions 0 ... t - 1 + max_shift.
+    In evaluation k = 0. A shift-invariant encoding is not affected; with an absolute encoding the model learns shift
+    invariance. Training at length t covers the positions 0 ... t - 1 + max_shift.
 
     Source: Kiyono et al. 2021, "SHAPE: Shifted Absolute Position Embedding for Transformers" (max_shift is its K;
     500 as in the authors' configuration for WMT 16).

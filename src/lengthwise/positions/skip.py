@@ -9,8 +9,7 @@ from lengthwise.positions.base import RandomPositions, require_number
 
 
 class Skip(RandomPositions):
-    """PoSE: training sequences are divided into chunks, and positions skip a random number of places between two
-    chunks.
+    """PoSE: training sequences are divided into chunks, between which positions skip a random number of places.
 
     Token i of chunk c has position i + u_c, where u_0 = 0 and u_c is uniform in {u_(c-1), ..., target_length - t}. The
     t tokens of a sequence are divided into `chunks` chunks: all but the last have a length uniform in {1, ..., about t

@@ -1,4 +1,4 @@
-"""How far a causal language model reaches: what the measurement `measurements/reach.py` computes, for `lengthwise reach`.
+"""How far a causal language model reaches: what `measurements/reach.py` computes, for `lengthwise reach`.
 
 `text.py` reads the text, and `tasks/` makes the retrieval tasks and the prompts with Boolean functions. `loading.py`
 loads the model, `model.py` computes one long text in chunks, `grouped.py` computes attention without copies of keys,

@@ -22,9 +22,7 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TokenizedPrompt:
-    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of
-    each text.
-    """
+    """A prompt in tokens: those that the texts with label 0 and 1 share, and the remaining ones of each text."""
 
     shared: Tokens
     labels: tuple[Tokens, Tokens]
@@ -112,16 +110,9 @@ def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
 
 
 def _tokens(model: Pretrained, text: str) -> Tokens:
-    with transformers_call(model.folder, "use its tokenizer"):
-        tokens = tuple(model.tokenizer(text)["input_ids"])
+    tokens = tuple(model.tokens(text))
     if tokens and tokens[-1] == model.tokenizer.eos_token_id:  # some tokenizers add an end token to every text
         tokens = tokens[:-1]
-    vocab = model.model.get_input_embeddings().weight.shape[0]
-    if tokens and max(tokens) >= vocab:
-        raise ConfigError(
-            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
-            "tokenizer that the model was trained with into the folder"
-        )
     return tokens
 
 
@@ -160,9 +151,7 @@ def log_probabilities(
 
 @torch.no_grad()
 def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], num_last: int) -> Tensor:
-    """Return the log-probabilities [rows, num_last, vocab] of the tokens that follow the last `num_last` token slots,
-    float64.
-    """
+    """Return the log-probabilities [rows, num_last, vocab] of what follows the last token slots, float64."""
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts can take more memory than the model.
     can_omit = "logits_to_keep" in inspect.signature(model.model.forward).parameters

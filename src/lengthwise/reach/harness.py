@@ -1,4 +1,4 @@
-"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports no torch."""
+"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, as the tokenizer is unknown. No torch."""
 
 import itertools
 import re
@@ -44,7 +44,7 @@ def retrieval_rows(
             rows: list[dict[str, str | int]] = []
             for n in range(count):
                 start = free * n // max(count - 1, 1)
-                needles = TASKS[name].needles(Random(f"{seed} {name} {n}"), n % DEPTHS / (DEPTHS - 1))
+                needles = TASKS[name](Random(f"{seed} {name} {n}"), n % DEPTHS / (DEPTHS - 1))
                 try:
                     prompt = assemble(needles, filler[start : start + length], encode, length)
                 except ConfigError:

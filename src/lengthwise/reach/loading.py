@@ -4,15 +4,18 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from transformers.utils import logging
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, ReplacedConfig, ReplacedForCausalLM
 from lengthwise.huggingface.description import table_of
-from lengthwise.huggingface.export import export, hide_progress_bars
+from lengthwise.huggingface.export import export
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.reach.methods import own_choice
 from lengthwise.reach.tasks.base import Chat, Encode
@@ -33,14 +36,14 @@ def is_run(path: str) -> bool:
 
 
 def load_folder(path: str, device: str, dtype: str) -> Pretrained:
-    hide_progress_bars()
+    logging.disable_progress_bar()
     return load(path, device=device, dtype=dtype, further=MODEL_TYPES)
 
 
 @contextmanager
 def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) -> Iterator[tuple[str, Pretrained]]:
     """Yield the name and the model of a trained run, which is exported into a temporary folder."""
-    hide_progress_bars()
+    logging.disable_progress_bar()
     row = store.run(key)
     trained = load_model(open_folder(results), row)
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
@@ -71,42 +74,21 @@ def subject_of(name: str, pretrained: Pretrained) -> dict[str, Any]:
 
 def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
     """Return a function that tokenizes a text, and the tokens that the tokenizer puts before every text."""
-    tokenizer = pretrained.tokenizer
-    vocab = pretrained.model.get_input_embeddings().weight.shape[0]
-
-    def encode(text: str, special: bool = False) -> list[int]:
-        try:
-            with transformers_call(pretrained.folder, "use its tokenizer"):
-                tokens = list(tokenizer(text, add_special_tokens=special)["input_ids"])
-        except ConfigError as error:
-            problem = str(error).rpartition(";")[0]
-            raise ConfigError(f"{problem}; name a model whose tokenizer reads any text") from None
-        if tokens and max(tokens) >= vocab:
-            raise ConfigError(
-                f"{pretrained.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; "
-                "copy the tokenizer that the model was trained with into the folder"
-            )
-        return tokens
-
-    plain, whole = encode("a"), encode("a", True)
+    encode = partial(pretrained.tokens, special=False)
+    plain, whole = encode("a"), pretrained.tokens("a")
     starts = [n for n in range(len(whole) - len(plain) + 1) if plain and whole[n : n + len(plain)] == plain]
     return encode, whole[: starts[0]] if starts else []
 
 
 def chat_of(pretrained: Pretrained) -> Chat:
-    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` if it has none, or if it cannot be
-    used.
-    """
+    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` without one that can be used."""
     if not getattr(pretrained.tokenizer, "chat_template", None):
         raise ConfigError(
             f"{pretrained.folder}: its tokenizer has no chat template; omit --chat, or name a model that was trained "
             "with one"
         )
     message = [{"role": "user", "content": MESSAGE}]
-    try:
-        with transformers_call(pretrained.folder, "apply its chat template"):
-            text = pretrained.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-            before, after = text.split(MESSAGE)
-    except ConfigError as error:
-        raise ConfigError(f"{str(error).rpartition(';')[0]}; correct it, or omit --chat") from None
+    with transformers_call(pretrained.folder, "apply its chat template", advice="correct it, or omit --chat"):
+        text = pretrained.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        before, after = text.split(MESSAGE)
     return Chat(before=before, after=after)

@@ -77,9 +77,7 @@ class MeasuredModel:
                 pass  # raises for an encoding that the model cannot have
 
     def _require_examples(self, task: str) -> None:
-        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its
-        answers.
-        """
+        """Raise `ConfigError` unless the task fits into the shortest length and its answers have tokens."""
         shortest = self.options.lengths[0]
         try:
             prompts = [self._prompt(task, shortest, 0.5, n) for n in range(len(self.windows))]
@@ -95,9 +93,7 @@ class MeasuredModel:
             )
 
     def continue_from(self, answer: FileAnswer) -> None:
-        """Do not measure the rows of an answer again. The format of its chats counts, because a template may contain
-        the date.
-        """
+        """Do not measure these rows again. Keep the format of their chats, because a template may contain the date."""
         self.rows = list(answer.rows)
         if "chat" in answer.origin:
             self.chat = Chat.from_data(answer.origin["chat"])
@@ -105,21 +101,18 @@ class MeasuredModel:
     # ---- what is measured, and what is left out ----------------------------------------------------------------------
 
     def row_keys(self) -> Iterator[tuple[str, int, list[Row]]]:
-        """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys
-        of the rows.
-        """
+        """Yield what each method measures: the column `length` or `shots`, its value, and the keys of the rows."""
         options = self.options
         tasks = [task for task in options.tasks if task != FUNCTIONS]
         for length in options.lengths if tasks else ():
-            yield "length", length, [_without_none(task=t, depth=d) for t in tasks for d in options.depths_of(t)]
+            depths = [(task, depth) for task in tasks for depth in options.depths_of(task)]
+            yield "length", length, [{"task": t} if d is None else {"task": t, "depth": d} for t, d in depths]
         for shots in options.shots if self.functions else ():
             pairs = [(choice.label, kind) for choice in self.functions for kind in options.prompts]
             yield "shots", shots, [{"task": FUNCTIONS, "function": label, "prompts": kind} for label, kind in pairs]
 
     def measure(self) -> Iterator[Row]:
-        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and
-        flags.
-        """
+        """Yield the missing rows, shortest lengths first, why a length is not reached, and flags."""
         finished = {_key(row) for row in self.rows if "reason" not in row}
         for axis, size, of_method in self.row_keys():
             row_keys = [{"method": m, **row_key, axis: size} for m in self.options.methods for row_key in of_method]
@@ -174,7 +167,7 @@ class MeasuredModel:
             power = math.log(max(means[last], 1e-9) / means[shorter[-1]]) / math.log(last / shorter[-1])
         return means[last] * ((size + (axis == "shots")) / last) ** min(max(power, 1.0), 2.0)
 
-    # ---- one method at one length -------------------------------------------------------------------------------------
+    # ---- one method at one length ------------------------------------------------------------------------------------
 
     def _measured(self, method: str, row_keys: Sequence[Row]) -> Generator[Row, None, str | None]:
         """Yield the rows with these keys. Return why the machine or the model cannot compute the others, or None."""
@@ -236,9 +229,7 @@ class MeasuredModel:
                 yield example
 
     def _cross_entropy(self, reader: Reader, row_key: Row) -> dict[str, Any]:
-        """Return the mean loss of the targets of each text, and for ranges of positions their tokens and
-        mean losses.
-        """
+        """Return the mean loss of each text's targets, and for ranges of positions their tokens and mean losses."""
         length, losses, bin_losses = row_key["length"], [], []
         rows = reader.sampled_rows(length - 1, self.options.targets)
         starts = [start for start in bin_starts(length) if any(start <= row + 1 for row in rows)]
@@ -294,7 +285,7 @@ class MeasuredModel:
     def _prompt(self, task: str, length: int, depth: float | None, example: int) -> Prompt:
         """Return an example. Its names and numbers are the same at every length and depth."""
         random = Random(f"{self.options.seed} {task} {example}")
-        needles = TASKS[task].needles(random, 0.5 if depth is None else depth)
+        needles = TASKS[task](random, 0.5 if depth is None else depth)
         return assemble(needles, self.windows[example], self.encode, length, self.prefix, self.chat)
 
 
@@ -314,10 +305,6 @@ def answer_of(name: str, model: MeasuredModel, device: str, threads: int) -> Fil
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in KEYS)
-
-
-def _without_none(**cells: Any) -> dict[str, Any]:
-    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def bin_starts(length: int) -> list[int]:

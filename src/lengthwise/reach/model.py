@@ -28,9 +28,7 @@ DEPENDS_ON_LENGTH = ("dynamic", "longrope")  # rotations of transformers that ch
 
 
 class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer of a cache with room for `capacity` tokens. Appending copies nothing, while `DynamicLayer` copies all
-    tokens.
-    """
+    """A layer of a cache with room for `capacity` tokens. Appending copies nothing, unlike in `DynamicLayer`."""
 
     def __init__(self, capacity: int):
         super().__init__()
@@ -61,9 +59,7 @@ def _room(like: Tensor, capacity: int) -> Tensor:
 
 @dataclass
 class Reader:
-    """A model that reads long texts. `cache_bytes`: the size of the last text's cache, as far as it grows with the
-    text.
-    """
+    """A model that reads long texts. `cache_bytes`: of the last text's cache, as far as it grows with the text."""
 
     model: Any
     cache_bytes: int = 0
@@ -90,9 +86,7 @@ class Reader:
 
     @torch.no_grad()
     def losses(self, tokens: Sequence[int], rows: Sequence[int]) -> Tensor:
-        """Return the cross-entropy of the tokens after some rows, float64 [rows], in nats. Row 0 predicts the second
-        token.
-        """
+        """Return the cross-entropy of the tokens after some rows, float64 [rows]. Row 0 predicts the second token."""
         ids = torch.tensor([tokens], device=self.model.device)
         rows_at_once = max(1, self.max_rows // 8)  # float64 needs twice the memory, and float32 is biased by up to 1e-5
         losses = [
@@ -187,9 +181,7 @@ def needs_whole_text(model: Any) -> bool:
 
 
 def position_limit(model: Any, claimed: int | None) -> int | None:
-    """Return the longest text that a model has positions for; None without a limit. Only tables of
-    positions have one.
-    """
+    """Return the longest text that a model has positions for; None unless it has a table of positions."""
     if isinstance(model, LengthwiseForCausalLM):
         limit: int | None = model.model.max_length
         return limit

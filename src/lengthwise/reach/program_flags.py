@@ -29,9 +29,7 @@ ATTENTION_FACTOR = ("attention_factor", "mscale", "mscale_all_dim")
 
 @dataclass(frozen=True)
 class Rotation:
-    """The only rotation of a method, in place of the model's own. `longest`: the length that it means, if it has a
-    factor.
-    """
+    """A method's only rotation, in place of the model's own. `longest`: the length of its factor, if it has one."""
 
     config: Any
     choice: Choice

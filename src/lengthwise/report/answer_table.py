@@ -25,9 +25,7 @@ def answer_table(summary: Summary, head: str = "", unit: str = "") -> Table:
 
 
 def file_tables(summary: Summary) -> Iterator[Table | Text]:
-    """Yield the tables of answers in files that are not only for the page, each with what it says below it, and
-    remarks.
-    """
+    """Yield the tables of answers in files that are not only for the page, each with its text, and remarks."""
     texts = summary.texts()
     for declared in summary.measurement.tables:
         heads, rows = numbers_table(summary, declared)

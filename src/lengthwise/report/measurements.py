@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from lengthwise.analysis.answers import Summary, in_order, numbers_table, summarize
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import TaskFindings
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.base import Chart, Column, Excerpts, Numbers
@@ -88,9 +88,7 @@ def _excerpts(summary: Summary, excerpts: Excerpts) -> dict[str, Any]:
 
 
 def sequences_text(summary: Summary, unit: str) -> str:
-    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40
-    symbols)`.
-    """
+    """Return what was measured, such as `10 test sequences of each length (20 and 40 symbols)`."""
     wanted = summary.question.get("examples", summary.n)
     requested = f" (of {wanted} requested)" if summary.n != wanted else ""
     lengths = f"{join_names([f'{n:,}' for n in summary.lengths])} {unit}"
@@ -176,7 +174,7 @@ class _Drawing:
             "A table below has the numbers."
         )
 
-    # ---- lines with intervals -----------------------------------------------------------------------------------------
+    # ---- lines with intervals ----------------------------------------------------------------------------------------
 
     def _lines(self, chart: Chart) -> dict[str, Any]:
         of_all_series = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
@@ -214,7 +212,7 @@ class _Drawing:
         cut = " Bands are cut at the upper edge." if are_cut else ""
         return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over, "cut": cut}
 
-    # ---- small charts -------------------------------------------------------------------------------------------------
+    # ---- small charts ------------------------------------------------------------------------------------------------
 
     def _curves(self, chart: Chart) -> dict[str, Any]:
         """Return a small chart for each value of the facets. Neighbouring layers with the same lines share one."""
@@ -303,9 +301,7 @@ class _Drawing:
         return about | {"label": label, "look": self.looks[label]}
 
     def _curve_rows(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Row]:
-        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are
-        pale.
-        """
+        """Return the rows of the lines. Those of an encoding get darker from first to last; other seeds are pale."""
         last = max(sum(run == 0 for _, run, *_ in lines) - 1, 0)
         rows: list[Row] = []
         first_seed = 0

@@ -12,9 +12,7 @@ ROW = 18  # pixels
 
 
 def overview(tasks: Sequence[TaskFindings]) -> list[dict[str, Any]]:
-    """Return the template's data: one heat map for each task with at least two encodings and two lengths that have
-    scores.
-    """
+    """Return the template's data: a heat map for each task with scores of two encodings and lengths or more."""
     return [
         {"label": task.title, "number": number, "note": _ends(task), "chart": _map(task)}
         for number, task in enumerate(tasks)

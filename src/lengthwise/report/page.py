@@ -1,21 +1,20 @@
 """Write findings to one self-contained HTML file: style, script, charts and numbers are inside."""
 
 import base64
-import contextlib
 import gzip
 import hashlib
 import json
 import math
 import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lengthwise
+from lengthwise import cache_folder
 from lengthwise.analysis import Baseline, Findings, Kind, Point, TaskFindings, Ties
 from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
@@ -28,11 +27,10 @@ from lengthwise.report.overview import overview
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.statistics import over_tasks_sections, statistics_section
 from lengthwise.report.summary import summary
-from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import join_names, require_no_address
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 HERE = Path(__file__).parent
 COMPRESSED = 4096  # characters of JSON from which on it is compressed
@@ -44,9 +42,7 @@ class ReportError(ValueError):
 
 
 def render(findings: Findings, ties: Ties = "average") -> str:
-    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see
-    `ranking`.
-    """
+    """Return the HTML, the same bytes for the same findings. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
@@ -90,35 +86,18 @@ def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "averag
     """
     require_no_address("the page", path)
     target = Path(path)
-    _remove_stale_drafts(target.parent)
-    text = render(findings, ties)
-    # The name of the page may be too long to extend. The draft's name says which process writes it.
-    draft = target.parent / f".report-{worker_name().replace(':', '~')}.draft"
+    # Labels may contain file names with bytes that are not UTF-8; they are written as \udcff.
+    page = render(findings, ties).encode("utf-8", "backslashreplace")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Labels may contain file names with bytes that are not UTF-8; they are written as \udcff.
-        with open(draft, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
-        os.replace(draft, target)
+        cache_folder.write(target, page)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ReportError(
             f"the report cannot be written to {target} ({reason}); free some space or choose another file; "
             "the results are not affected"
         ) from error
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            draft.unlink()
     return target
-
-
-def _remove_stale_drafts(folder: Path) -> None:
-    """Remove drafts of processes that were killed while they wrote a page."""
-    with contextlib.suppress(OSError):
-        for draft in folder.glob(".report-*.draft"):
-            writer = draft.name.removeprefix(".report-").removesuffix(".draft").replace("~", ":")
-            if is_dead(writer, time.time() - draft.lstat().st_mtime):
-                draft.unlink()
 
 
 # ---- parts of the page ------------------------------------------------------------------------------------------
@@ -278,9 +257,7 @@ def _json(data: Any) -> str:
 
 
 def packed(data: Any) -> str:
-    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of
-    it.
-    """
+    """Return a script element with JSON. Long JSON is compressed: the charts of a large study have megabytes."""
     text = _json(data)
     if len(text) < COMPRESSED:
         return f'<script type="application/json">{text}</script>'
@@ -326,13 +303,13 @@ def style() -> str:
     return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)
 
 
-@lru_cache(maxsize=1)
-def _template() -> "Template":
+def templates(read: Callable[[str], str]) -> "Environment":
+    """Return an environment for the templates that `read` returns by name. All values are escaped."""
     import jinja2
     from markupsafe import Markup
 
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_file),
+        loader=jinja2.FunctionLoader(read),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -340,4 +317,9 @@ def _template() -> "Template":
     )
     environment.filters["packed"] = lambda data: Markup(packed(data))
     environment.filters["drawn"] = lambda chart: Markup(drawn(chart))
-    return environment.get_template("page.html.j2")
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _template() -> "Template":
+    return templates(_file).get_template("page.html.j2")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis import RunInfo, TaskFindings
-from lengthwise.analysis.training_set import training_set
+from lengthwise.analysis.protocol import training_set
 
 # Facts that the page shows elsewhere, and paths, which mean something on one machine only.
 SHOWN_ELSEWHERE = ("weights", "seconds", "parameters", "peak_memory")

@@ -70,9 +70,7 @@ def axis_choices(choices: list[Range], baselines: bool) -> str:
 
 
 def describe(task: TaskFindings) -> str:
-    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the
-    longest length.
-    """
+    """Describe the chart for screen readers: axes, ranges, lines, and the scores at the longest length."""
     longest = max(task.lengths)
     means = [p.mean for s in task.series for p in s.points if math.isfinite(p.mean)]
     scores = f", from {figure(min(means))} to {figure(max(means))}" if means else ""
@@ -88,9 +86,7 @@ def describe(task: TaskFindings) -> str:
 
 
 def first(choices: list[Range]) -> int:
-    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of
-    "all".
-    """
+    """Return the index of the range to show first: "most", "encodings", or otherwise "all"."""
     return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
 
 

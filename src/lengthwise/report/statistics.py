@@ -55,9 +55,7 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
 
 
 def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
-    """Return the template's data of the statistics over tasks with the same metric, one for each metric of two tasks or
-    more.
-    """
+    """Return the template's data of the statistics over tasks, for each metric that two tasks or more share."""
     return [
         {
             "metric": group.metric,
@@ -73,9 +71,7 @@ def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[d
 
 
 def _pairs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows that are in the page's text, and the `rest`, which are compressed: twenty encodings have 190
-    pairs.
-    """
+    """Return the rows in the page's text, and the compressed `rest`: twenty encodings have 190 pairs."""
     rest = [
         [row["first"], row["second"], row["resolved"], [[c["sort"], c["mean"], c["spread"]] for c in row["cells"]]]
         for row in rows[PAIRS:]
@@ -84,9 +80,7 @@ def _pairs(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _comparison(c: Comparison, needed: NeededSeeds | None, needs_seeds: bool = True) -> dict[str, Any]:
-    """Return a row of the table of pairs: its two encodings, and its cells. `needs_seeds`: the last one is that of
-    needed seeds.
-    """
+    """Return a row of the table of pairs. `needs_seeds`: whether its last cell has the needed seeds."""
     effect, ends = c.effect, c.effect_interval
     cells: list[Cell] = [
         {"mean": str(len(c.seeds)), "spread": "", "sort": str(len(c.seeds))},
@@ -120,9 +114,7 @@ def _count(seeds: int | None) -> str:
 
 
 def _interval_cell(interval: Interval | None) -> Cell:
-    """Return a mean with its interval over seeds. An interval over examples says nothing between seeds, so it is not
-    shown.
-    """
+    """Return a mean with its interval over seeds. One over examples says nothing about seeds and is not shown."""
     if interval is None or not math.isfinite(interval.mean):
         return EMPTY
     over_seeds = interval.basis in ("seeds", "seeds and prompts")

@@ -1,4 +1,4 @@
-"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published numbers.
+"""The summary of several tasks: mean reciprocal ranks, scores over all longer lengths, and published numbers.
 
 The summary of one task has the scores over all training lengths and over all longer lengths.
 """
@@ -28,9 +28,7 @@ KINDS: tuple[Kind, ...] = ("trained", "longer")  # no score includes lengths sho
 
 @dataclass(frozen=True)
 class Cell:
-    """One number as text, with its interval, its sort key, whether it is the best of its column, and the published
-    number.
-    """
+    """A number as text, its interval, its sort key, whether it is the best of its column, and the published number."""
 
     mean: str
     spread: str
@@ -55,9 +53,9 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     if order is not None:
         ranks = published.ranks if published else {}
         longer, inside = ({r.label: getattr(r, name) for r in order.ranks} for name in ("longer", "within"))
-        columns.append(("longer lengths", longer, ranks, "higher", _ranks_tell(findings, longer, "longer")))
+        columns.append(("longer lengths", longer, ranks, "higher", _may_mark_first(findings, longer, "longer")))
         if any(inside.values()):
-            columns.append(("in distribution", inside, {}, "higher", _ranks_tell(findings, inside, "trained")))
+            columns.append(("in distribution", inside, {}, "higher", _may_mark_first(findings, inside, "trained")))
     elif alone is not None:
         within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
@@ -99,10 +97,8 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     }
 
 
-def _ranks_tell(findings: Findings, ranks: Mapping[str, Interval | None], kind: Kind) -> bool:
-    """Return whether the first rank may be marked: with intervals over seeds, and a best encoding at some length of
-    each task.
-    """
+def _may_mark_first(findings: Findings, ranks: Mapping[str, Interval | None], kind: Kind) -> bool:
+    """Return whether the first rank may be marked: there are intervals over seeds, and a best encoding in each task."""
     return all(i is None or i.basis != "none" for i in ranks.values()) and all(
         any(task.best(length) is not None for length in task.of_kind(kind))
         for task in findings.tasks

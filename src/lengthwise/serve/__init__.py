@@ -1,1 +1,1 @@
-"""A live local page on the results: studies, their runs, and runs side by side. It only reads. Nothing here imports torch."""
+"""A live local page on the results: studies, their runs, and runs side by side. It only reads. Imports no torch."""

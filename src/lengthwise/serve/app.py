@@ -18,7 +18,7 @@ from starlette.routing import Route
 import lengthwise
 from lengthwise.analysis import findings
 from lengthwise.report import bundle, render
-from lengthwise.report.page import CONTROL_CHARACTERS, charts_script, drawn, style
+from lengthwise.report.page import CONTROL_CHARACTERS, charts_script, style, templates
 from lengthwise.serve import pages
 from lengthwise.serve.comparison import MOST
 from lengthwise.serve.snapshots import Watcher
@@ -139,9 +139,7 @@ def _keys(request: Request) -> list[str]:
 
 
 def _page(request: Request, template: str, chosen: Sequence[str], status: int = 200, **data: Any) -> Response:
-    """Render a page. A browser that has the same one already gets an empty answer, because it asks every
-    two seconds.
-    """
+    """Render a page. A browser that has it already gets an empty answer, because it asks every two seconds."""
     text = (
         _templates()
         .get_template(template)
@@ -175,15 +173,4 @@ def _tag(content: bytes) -> str:
 
 @cache
 def _templates() -> "Environment":
-    import jinja2
-    from markupsafe import Markup
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_file),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["drawn"] = lambda chart: Markup(drawn(chart))
-    return environment
+    return templates(_file)

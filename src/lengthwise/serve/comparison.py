@@ -1,13 +1,12 @@
-"""Runs of any studies side by side: their scores by length, their curves, and what differs between their configurations."""
+"""Runs of any studies side by side: their scores by length, their curves, and how their configurations differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.differences import flat, plain
-from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of
 from lengthwise.analysis.gather import metric_of
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import Table
@@ -33,9 +32,7 @@ class Named:
 
 
 def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
-    """Return the runs with names that differ: encoding and seed, with the task if there are several, or else with the
-    key.
-    """
+    """Return the runs with different names: encoding and seed, and the task or else the key where needed."""
     tasks = len({run.task for run in runs}) > 1
     names = [", ".join([run.label, *([run.task] if tasks else []), f"seed {run.seed}"]) for run in runs]
     names = [
@@ -66,9 +63,7 @@ def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | 
 
 
 def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequence[ScoreRow]) -> list[dict[str, Any]]:
-    """Return the template's data: a chart and a table for each kind of question, since only equal questions may be
-    compared.
-    """
+    """Return the template's data: a chart and a table for each question, since only equal ones may be compared."""
     by_key = {run.key: run for run in runs}
     groups: dict[str, dict[str, dict[int, ScoreRow]]] = {}
     titles: dict[str, str] = {}
@@ -139,9 +134,7 @@ def _score_group(
 
 
 def setting_differences(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the settings in which some runs differ, flat, with the value of each run ("–" where a run does not have
-    it).
-    """
+    """Return the settings in which some runs differ, flat, with each run's value (“–” where it has none)."""
     flattened = [flat(one) for one in settings]
     differing = []
     for name in dict.fromkeys(name for one in flattened for name in one):

@@ -100,9 +100,7 @@ def state_of(snapshot: Snapshot, name: str) -> StudyState:
 def study(
     watcher: Watcher, snapshot: Snapshot, name: str, page: int, words: str, chosen: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the data of a study's page: its runs that match all words, `ROWS` at a time, and the curves of the chosen
-    runs.
-    """
+    """Return the data of a study's page: `ROWS` of its runs that match all words, and curves of the chosen runs."""
     state = state_of(snapshot, name)
     wanted = words.lower().split()
     matching = [run for run in state.runs if all(word in _searched(run) for word in wanted)]

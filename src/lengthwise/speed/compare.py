@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.analysis.estimates import Interval, over_rounds
+from lengthwise.analysis.statistics import holm
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, KINDS, Kind
 from lengthwise.values import join_names
@@ -42,9 +43,7 @@ Cell = tuple[str, int]  # an encoding and a length
 
 @dataclass(frozen=True)
 class Change:
-    """One encoding at one length: its ratios to NoPE in A and in B. `change`: that of the medians, B / A − 1. `p`:
-    after Holm.
-    """
+    """An encoding's ratios to NoPE at one length. `change`: of the medians, B / A − 1. `p`: after Holm's correction."""
 
     encoding: str
     length: int
@@ -64,9 +63,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The changes of everything that both measurements have, and notes about what was not compared or limits the
-    result.
-    """
+    """The changes of what both measurements have, and notes on what was not compared or limits the result."""
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
@@ -79,9 +76,7 @@ class Comparison:
 
 
 class _Measured:
-    """The content of a file: the ratios of each cell by kind, in the order of the rounds, and the settings of
-    encodings.
-    """
+    """The content of a file: each cell's ratios by kind, in the order of the rounds, and encodings' settings."""
 
     def __init__(self, answer: FileAnswer) -> None:
         self.ratios: dict[Cell, dict[Kind, list[float]]] = {}
@@ -147,19 +142,6 @@ def p_values(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list
     return result
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected by the method of Holm 1979, in the same order.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    corrected, largest = [0.0] * len(values), 0.0
-    for rank, n in enumerate(sorted(range(len(values)), key=lambda n: values[n])):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[n]))
-        corrected[n] = largest
-    return corrected
-
-
 # ---- notes --------------------------------------------------------------------------------------------------------
 
 
@@ -189,9 +171,7 @@ def _notes(
 
 
 def rounds_needed(comparisons: int) -> int:
-    """Return the rounds from which the smallest possible p-value, 2 / C(2n, n), is at most 5 % after Holm's
-    correction.
-    """
+    """Return the rounds from which the smallest p-value, 2 / C(2n, n), is at most 5 % after Holm's correction."""
     rounds = 1
     while comparisons * 2 / math.comb(2 * rounds, rounds) > LEVEL:
         rounds += 1

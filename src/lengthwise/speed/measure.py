@@ -17,7 +17,7 @@ from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, KINDS, Kind, SpeedOptions
 from lengthwise.measurements.table import Row
-from lengthwise.speed.clocks import Clock, clock_for
+from lengthwise.speed.clock import Clock
 from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import Subject, encoding_plans, order
 from lengthwise.studies.provenance import facts
@@ -37,7 +37,7 @@ class Benchmark:
             plan.choice.require_layers(options.num_layers)
             if options.encodings:  # of all encodings, those that fit are measured
                 plan.require_possible(options)
-        self.clock = clock or clock_for(torch.device(options.device), options.threads)
+        self.clock = clock or Clock(torch.device(options.device), options.threads)
 
     def answer(self) -> FileAnswer:
         """Return the answer without rows. Its subject is this program on this machine."""
@@ -48,9 +48,7 @@ class Benchmark:
         return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
 
     def rows(self, finished_rows: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
-        """Measure the rows that are missing. Yield rows that belong together: those of a round only when it is
-        finished.
-        """
+        """Measure the missing rows. Yield those that belong together: those of a round once it is finished."""
         o, finished_rows = self.options, list(finished_rows)
         steps = (MEMORY_STEPS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
         self._show, self._done, self._total = show, 0, steps * len(self.plans) * len(o.lengths)
@@ -164,7 +162,7 @@ class _Length:
             return []
         # Outside of the handler, whose traceback would keep the tensors.
         if (subject := self.subjects.get(label)) is not None:
-            subject.release()
+            subject.optimizer.zero_grad(set_to_none=True)  # gradients of the failed step
         reason_rows = self._record_reason(label, reason)
         if torch.device(self.options.device).type == "cuda":
             torch.cuda.empty_cache()

@@ -145,11 +145,6 @@ class Subject:
         with self._autocast():
             self.model(tokens, cache=self._cache)
 
-    def release(self) -> None:
-        """Drop the cache and the gradients, which an interrupted or failed step may have left."""
-        self._cache = None
-        self.optimizer.zero_grad(set_to_none=True)
-
     def _autocast(self) -> AbstractContextManager[Any]:
         if self._dtype == "float32":
             return nullcontext()

@@ -10,13 +10,7 @@ here imports torch, so a report needs the database alone.
 
 from lengthwise.store.claims import CANCELLED
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import (
-    ClaimLost,
-    StoreError,
-    StoreGone,
-    StoreUnreachable,
-    Unstorable,
-)
+from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreUnreachable, Unstorable
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.opening import open_folder, open_results, open_store
 from lengthwise.store.results import Store

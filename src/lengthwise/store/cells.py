@@ -1,7 +1,6 @@
 """The types of the cells of a database. pydantic checks them when rows are read and written (`columns.py`)."""
 
 import json
-import math
 import re
 from functools import lru_cache
 from typing import Annotated, Any
@@ -13,28 +12,22 @@ from lengthwise.store.errors import StoreError
 
 
 def require_key(key: Any, what: str) -> str:
-    """Return `key` if it is the key of a run, 16 hex digits; otherwise raise `StoreError`. Keys become names of
-    folders.
-    """
+    """Return a run's key, which becomes the name of a folder. Raise `StoreError` unless it has 16 hex digits."""
     if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{16}", key):
         raise StoreError(f"{what} must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
     return key
 
 
-def escaped(value: Any, most: int = 60) -> str:
-    """Return a value as ASCII text of at most `most` characters, without control characters for the terminal."""
+def escaped(value: Any) -> str:
+    """Return a value as ASCII text of at most 60 characters, without control characters for the terminal."""
     text = ascii(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _one_line(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be one line of printable text")
     return text
-
-
-def _nan_for_null(value: Any) -> Any:
-    return math.nan if value is None else value  # SQL has no NaN
 
 
 def _parsed(text: Any) -> Any:
@@ -52,7 +45,6 @@ Line = Annotated[Name, AfterValidator(_one_line)]
 Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]  # what a database can hold
 Count = Annotated[int, Ge(0)]
 Size = Annotated[int, Ge(1)]
-Number = Annotated[float, BeforeValidator(_nan_for_null)]
 Time = Annotated[float, Ge(0)]  # Unix seconds
 Json = Annotated[InstanceOf[dict], BeforeValidator(_parsed)]  # type: ignore[type-arg]
 # The runs of a study have the same few questions, so each question is parsed once, and its rows share the dict. Do not

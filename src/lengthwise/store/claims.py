@@ -1,4 +1,4 @@
-"""Which worker has which run, and which runs have failed. Each function runs inside a transaction that is already open."""
+"""Which worker has which run, and which runs have failed. Each function runs inside an open transaction."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from sqlalchemy import Connection, and_, bindparam, or_, select, update
 
 from lengthwise.store import reading, schema
 from lengthwise.store.columns import decoded
-from lengthwise.store.rows import RunRow, canonical
+from lengthwise.store.rows import RunRow
 from lengthwise.store.workers import STALE_SECONDS, host, is_dead
 from lengthwise.store.writing import batches
 
 CANCELLED = "cancelled"  # the error of runs that the user does not want to be trained
 MAX_DEATHS = 5  # of workers in a row without progress, after which a run fails
-CLAIM_OVER: dict[str, Any] = {"worker": None, "heartbeat": None, "handed_out": None}
+CLAIM_OVER: dict[str, Any] = {"worker": None, "heartbeat": None}
 
 
 def held(key: str, worker: str) -> Any:
@@ -90,8 +90,6 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
 def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow | None:
     for row in claimable(connection, study, now):
         key, holder = row["key"], row["worker"]
-        rows = decoded(schema.requested_questions, connection.execute(_QUESTIONS, {"study": study, "run": key}))
-        questions = [question["question"] for question in rows]
         # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second
         # update matches no row, and that worker takes another run. The server may also still execute the last
         # transaction of a dead worker, after which the run may be finished or have no worker.
@@ -105,7 +103,9 @@ def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow
             connection.execute(free.values({**CLAIM_OVER, "error": error, "deaths": 0}))
             continue
         taken = {"worker": worker, "heartbeat": now, "started": now, "claims": row["claims"] + 1, "deaths": deaths}
-        if connection.execute(free.values(handed_out=canonical(questions, "questions"), **taken)).rowcount == 1:
+        if connection.execute(free.values(**taken)).rowcount == 1:
+            rows = decoded(schema.requested_questions, connection.execute(_QUESTIONS, {"study": study, "run": key}))
+            questions = [question["question"] for question in rows]
             return RunRow(**row | taken, questions=questions, status="running")
     reading.require_study(connection, study)
     return None

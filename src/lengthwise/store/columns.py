@@ -1,6 +1,5 @@
 """Rows of tables as Python values, with the types of `rows.py`."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -38,15 +37,11 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return the cells of a row, from its members, by their columns.
+    """Return the cells of a row, from its members, by their columns. Members that are missing are empty.
 
-    Raises `Unstorable` for members that are missing or unknown, and for cells that could not be read back.
+    Raises `Unstorable` for cells that could not be read back.
     """
     members = {name: member for name, member in cells(row).items() if member.cell.given}
-    if lacking := [name for name, member in members.items() if name not in data and not member.cell.optional]:
-        raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(data) or 'nothing'}")
-    if unknown := [str(name) for name in data if name not in members]:
-        raise Unstorable(f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join(members)}")
     row_cells = {
         name: _cell(data.get(name, {} if member.plain is dict else None), member, f"{what}: {name}")
         for name, member in members.items()
@@ -63,9 +58,7 @@ def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict
 def _cell(value: Any, member: StoredMember, what: str) -> Any:
     if member.plain is dict and value is not None:
         return canonical(value, what)
-    if isinstance(value, str):
-        return plain_text(value)
-    return None if isinstance(value, float) and math.isnan(value) else value  # SQL has no NaN, so it is stored as NULL
+    return plain_text(value) if isinstance(value, str) else value
 
 
 @cache

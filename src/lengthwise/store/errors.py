@@ -1,12 +1,8 @@
 """Errors of a results database, each described in one line."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
-from lengthwise.values import without_secrets
+from sqlalchemy.exc import SQLAlchemyError
 
 
 class StoreError(ValueError):
@@ -14,9 +10,7 @@ class StoreError(ValueError):
 
 
 class Unstorable(StoreError):
-    """A value cannot be stored, or could not be read back. The database is intact; the caller must correct
-    the value.
-    """
+    """A value cannot be stored, or could not be read back. The caller must correct the value."""
 
 
 class StoreGone(StoreError):
@@ -24,33 +18,11 @@ class StoreGone(StoreError):
 
 
 class StoreUnreachable(StoreError):
-    """The database server does not answer now. Nothing was stored, or everything was; the same call may
-    succeed later.
-    """
+    """The server does not answer now. Nothing was stored, or everything was; the call may succeed later."""
 
 
 class ClaimLost(StoreError):
-    """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim
-    another run.
-    """
-
-
-@contextmanager
-def store_errors(name: str, explain: Callable[[DBAPIError], str | None]) -> Iterator[None]:
-    """Convert the database's exceptions in the block to `StoreError`. `name`: the store's name in messages.
-
-    `explain`: returns a line on an error, or None if the error's own text is enough; it may raise `StoreUnreachable`.
-    """
-    try:
-        yield
-    except DBAPIError as error:
-        raise StoreError(without_secrets(explain(error) or f"{name}: {first_line(error)}")) from error
-    except SQLAlchemyError as error:
-        raise StoreError(without_secrets(f"{name}: {first_line(error)}")) from error
-
-
-def damaged(name: str, why: str) -> str:
-    return f"{name} is damaged ({why}); restore a copy, or move it away and run the study again"
+    """A worker does not hold the run that it writes to. Nothing was written; it must claim another run."""
 
 
 def locked(name: str, timeout: float) -> str:

@@ -17,9 +17,7 @@ ID_FILE = "results-id"
 
 
 def results_option(results: str | os.PathLike[str]) -> str:
-    """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without
-    the option.
-    """
+    """Return ` --results PATH` for commands in messages, or "" if they use this folder without the option."""
     default = os.environ.get("LENGTHWISE_RESULTS") or RESULTS
     given, usual = (where if is_remote(where) else Path(where).resolve() for where in (results, default))
     return "" if given == usual else f" --results {shlex.quote(shortened(str(results)))}"

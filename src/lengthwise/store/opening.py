@@ -44,8 +44,6 @@ def open_results(where: str | Path, create: bool = True, *, store: str | None = 
 
 
 def open_folder(where: str | Path) -> ResultsFolder:
-    """Return the results folder on this machine, or at an address such as s3://bucket/folder. Nothing is read or
-    created yet.
-    """
+    """Return the results folder on this machine or at an address. Nothing is read or created yet."""
     require_results("the results folder", where, True)
     return RemoteFolder(where) if is_remote(where) else ResultsFolder(Path(where).expanduser().absolute())

@@ -64,10 +64,11 @@ def _status(row: Mapping[str, Any], still_open: set[str], now: float) -> str:
 
 
 def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
-    require_study(connection, study)
-    still_open = set(connection.scalars(_open_keys(study)))
-    rows = decoded(schema.runs, connection.execute(_runs_of(study)))
-    counts = Counter(_status(row, still_open, now) for row in rows)
+    return _counts(activity(connection, study, now))
+
+
+def _counts(runs: Iterable[Activity]) -> dict[str, int]:
+    counts = Counter(run.status for run in runs)
     return {status: counts[status] for status in STATUSES}
 
 
@@ -80,23 +81,11 @@ def activity(connection: Connection, study: str, now: float) -> list[Activity]:
     return [Activity(**{m: row[m] for m in members}, status=_status(row, still_open, now)) for row in rows]
 
 
-def studies(connection: Connection, now: float) -> list[StudyRow]:
-    return [StudyRow(**row, progress=progress(connection, row["name"], now)) for row in _study_cells(connection)]
-
-
 def overview(connection: Connection, now: float) -> list[tuple[StudyRow, list[Activity]]]:
-    states = []
-    for row in _study_cells(connection):
-        runs = activity(connection, row["name"], now)
-        counts = Counter(run.status for run in runs)
-        states.append((StudyRow(**row, progress={status: counts[status] for status in STATUSES}), runs))
-    return states
-
-
-def _study_cells(connection: Connection) -> list[dict[str, Any]]:
     table = schema.studies
     rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
-    return list(decoded(table, rows))
+    studies = [(row, activity(connection, row["name"], now)) for row in decoded(table, rows)]
+    return [(StudyRow(**row, progress=_counts(runs)), runs) for row, runs in studies]
 
 
 def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
@@ -212,8 +201,8 @@ def answers(connection: Connection, keys: Iterable[str], measurements: Collectio
         rows_by_key: dict[str, list[AnswerRow]] = {key: [] for key in batch}
         for cells in decoded(table, connection.execute(query)):
             # Its own __init__ takes three times as long, because the class is frozen, and a page reads 80,000 rows.
-            made = object.__new__(AnswerRow)
-            vars(made).update(cells)
-            rows_by_key[cells["key"]].append(made)
+            answer = object.__new__(AnswerRow)
+            vars(answer).update(cells)
+            rows_by_key[cells["key"]].append(answer)
         for rows in rows_by_key.values():
             yield from sorted(rows, key=lambda row: (row.measurement, row.question.get("length", 0)))

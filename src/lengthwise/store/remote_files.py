@@ -112,7 +112,7 @@ class RemoteFolder(ResultsFolder):
             for name, version in there.items():
                 if unchanged and name in here:
                     continue
-                draft = folder / f".{name}.{os.getpid()}.tmp"
+                draft = folder / f".lengthwise-{os.getpid()}"
                 with suppress(FileNotFoundError):  # another machine has replaced it by a newer one
                     self._system[0].get_file(f"{path}/{name}", str(draft))
                     os.replace(draft, folder / name)
@@ -123,9 +123,7 @@ class RemoteFolder(ResultsFolder):
             _write_record(folder, {name: record[name] for name in there if name in record})
 
     def send(self, key: str) -> None:
-        """Upload new files, and then delete those that they replace, so that an interruption leaves a usable
-        checkpoint.
-        """
+        """Upload new files, and then delete those that they replace, so that some checkpoint is always there."""
         folder, path = self.run_folder(key), self._path(key)
         here, record = _times(folder), _read_record(folder)
         with self._errors():
@@ -168,9 +166,7 @@ class RemoteFolder(ResultsFolder):
         return versions
 
     def _require_identifier(self) -> None:
-        """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs
-        without files.
-        """
+        """Raise `StoreError` if the whole folder is missing, so that this is not taken for runs without files."""
         if self.identifier(create=False) is None:
             raise StoreError(
                 f"{self}/{ID_FILE} is missing, so this is not the results folder, or it was deleted; restore it"
@@ -204,9 +200,7 @@ def _is_file_of_run(name: str) -> bool:
 
 
 def _step(name: str) -> float:
-    """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other
-    files.
-    """
+    """Return the step of a checkpoint, infinity for the weights, which are newer, and -1 for other files."""
     match = CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else math.inf if name == WEIGHTS else -1
 

@@ -14,15 +14,7 @@ from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
-from lengthwise.store.rows import (
-    Activity,
-    AnswerRow,
-    RunRow,
-    ScoreRow,
-    StudyRow,
-    canonical,
-    plain_text,
-)
+from lengthwise.store.rows import Activity, AnswerRow, RunRow, ScoreRow, StudyRow, canonical, plain_text
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
 from lengthwise.values import SCORES, TRAINING
@@ -45,18 +37,14 @@ class Store(Transfers):
 
     @property
     def files(self) -> ResultsFolder:
-        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without
-        one.
-        """
+        """Return the folder with the files of runs. Raise `StoreError` if the store was opened without one."""
         if self._files is None:
             raise StoreError(f"{self.name} was opened without a results folder; open it with open_results")
         return self._files
 
     @property
     def option(self) -> str:
-        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need
-        none.
-        """
+        """Return the options of commands on this store, for messages, such as ` --results PATH`, or ""."""
         if self._files is None:
             return ""
         is_file = self._address is None and self.path is not None and self.path.name != FILE_NAME
@@ -76,9 +64,7 @@ class Store(Transfers):
         self._database.close()
 
     def disconnect(self) -> None:
-        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has
-        workers.
-        """
+        """Close unused connections to a server, which may have fewer of them than a cluster has workers."""
         self._database.disconnect()
 
     def require_file_unchanged(self) -> None:
@@ -123,15 +109,9 @@ class Store(Transfers):
         may its `parent`. `published`: see `StudyRow`.
         """
         name = plain_text(name)
-        given: dict[str, Any] = {
-            "name": name,
-            "question": question,
-            "expectation": expectation,
-            "cost": cost,
-            "command": command,
-        }
-        given |= {"evaluation": evaluation, "published": published}
-        study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
+        texts = {"name": name, "question": question, "expectation": expectation, "cost": cost, "command": command}
+        description = {**texts, "evaluation": evaluation, "published": published}
+        study = encoded(schema.studies, StudyRow, description, f"study {escaped(name)}")
         rows, questions = [], {}
         for number, run in enumerate(runs):
             what, run_questions = f"run {number} of study {name!r}", run["questions"]
@@ -139,8 +119,6 @@ class Store(Transfers):
             questions[run["key"]] = list(
                 dict.fromkeys(canonical(question, f"{what}: questions") for question in run_questions)
             )
-        if len(questions) < len(rows):
-            raise StoreError(f"study {name!r} lists the same run twice; list each run once")
         keys = list(questions)
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
@@ -165,8 +143,7 @@ class Store(Transfers):
 
     def studies(self) -> list[StudyRow]:
         """Return all studies, oldest first."""
-        with self._transaction(writes=False) as connection:
-            return reading.studies(connection, self._now(connection))
+        return [study for study, _ in self.overview()]
 
     def progress(self, study: str) -> dict[str, int]:
         """Return the number of the study's runs with each of the four statuses."""
@@ -194,25 +171,20 @@ class Store(Transfers):
             return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
-        """Report that the worker is alive and its progress. Return False if it no longer holds the run and
-        must stop.
-        """
+        """Report that the worker is alive and its progress. Return False if it no longer holds the run."""
         with self._transaction(writes=True) as connection:
             deaths = case((schema.runs.c.step < int(step), 0), else_=schema.runs.c.deaths)
             values = {"heartbeat": self._now(connection), "deaths": deaths, "step": int(step), "steps": int(steps)}
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def release(self, key: str, worker: str, *, failed: bool = False) -> bool:
-        """Release the run, so that any worker can continue it, after it `failed` or not. Return False, and change
-        nothing, if the worker does not hold it."""
+        """Release the run, so that any worker can continue it. Return False if this worker does not hold it."""
         with self._transaction(writes=True) as connection:
             values = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + int(failed)}
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def fail(self, key: str, worker: str, error: str) -> bool:
-        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in
-        `release`.
-        """
+        """Mark the run as failed, until `retry`, or until its study is added again. Return False as in `release`."""
         with self._transaction(writes=True) as connection:
             over = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + 1}
             values = {**over, "error": plain_text(error) or "unknown"}
@@ -232,19 +204,13 @@ class Store(Transfers):
             return claims.cancel(connection, keys, self._now(connection))
 
     def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
-        """Mark the run as trained, after every question that came with the claim has its score.
+        """Mark the run as trained. Raises `ClaimLost` if the worker does not hold it.
 
         `facts` are merged into the stored ones and replace those of the same name; pass `{}` if only questions were
-        answered. Raises `ClaimLost` if the worker does not hold the run, and `StoreError` if a question of the claim
-        has no score.
+        answered.
         """
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
-            if open_questions := reading.unanswered(connection, key, json.loads(row.handed_out or "[]")):
-                lengths = ", ".join(str(question["length"]) for question in open_questions)
-                raise StoreError(
-                    f"run {key} cannot be finished, because length {lengths} has no score; call add_answers first"
-                )
             written = canonical(json.loads(row.facts) | facts, f"run {key}: facts")
             values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(claims.held(key, worker).values(values))
@@ -284,9 +250,7 @@ class Store(Transfers):
             return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._files)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
-        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds
-        it.
-        """
+        """Lock and return the run's row. Raise `ClaimLost` unless `worker` (None: no worker) holds it."""
         row = connection.execute(select(schema.runs).where(schema.runs.c.key == key).with_for_update()).one_or_none()
         if row is None:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
@@ -339,8 +303,7 @@ class Store(Transfers):
         return next(matches, None)
 
     def answers(self, keys: Iterable[str], *measurements: str) -> list[AnswerRow]:
-        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by
-        measurement and length."""
+        """Return the answers of all measurements or of these, in the order of the keys."""
         with self._transaction(writes=False) as connection:
             return list(reading.answers(connection, keys, measurements))
 
@@ -362,9 +325,7 @@ class Store(Transfers):
             return reading.members(connection)
 
     def run(self, prefix: str) -> RunRow:
-        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is
-        exactly one.
-        """
+        """Return the run whose key starts with `prefix`. Raise `StoreError` unless there is exactly one."""
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
             return reading.run(connection, key, self._now(connection))

@@ -11,18 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from lengthwise.store.cells import (
-    Count,
-    Json,
-    Key,
-    Line,
-    Name,
-    Number,
-    Question,
-    Size,
-    Time,
-    Whole,
-)
+from lengthwise.store.cells import Count, Json, Key, Line, Name, Question, Size, Time, Whole
 from lengthwise.store.errors import Unstorable
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
@@ -33,18 +22,15 @@ STATUSES = ("pending", "running", "done", "failed")
 class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
-    A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed
-    to the store; otherwise the store writes it. `optional`: it may be left out, and then is empty. `small`:
-    the whole number has 32 bits in SQL instead of 64.
+    A column can be NULL if the member can be None. Dicts are stored as JSON. `given`: the member is passed
+    to the store; otherwise the store writes it. `small`: the whole number has 32 bits in SQL instead of 64.
     """
 
     given: bool = False
-    optional: bool = False
     small: bool = False
 
 
-STORED, GIVEN, OPTIONAL = Cell(), Cell(given=True), Cell(given=True, optional=True)
-SMALL = Cell(small=True)
+STORED, GIVEN, SMALL = Cell(), Cell(given=True), Cell(small=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +55,7 @@ class RunRow:
     seed: Annotated[Whole, GIVEN]
     train_length: Annotated[Size, GIVEN]
     config: Annotated[Json, GIVEN]
-    parent: Annotated[Key | None, OPTIONAL] = None
+    parent: Annotated[Key | None, GIVEN] = None
     created: Annotated[Time, STORED]
     worker: Annotated[str | None, STORED]
     heartbeat: Annotated[Time | None, STORED]
@@ -81,16 +67,14 @@ class RunRow:
     started: Annotated[Time | None, STORED]
     finished: Annotated[Time | None, STORED]
     error: Annotated[Name | None, STORED]
-    facts: Annotated[Json, OPTIONAL]
+    facts: Annotated[Json, GIVEN]
     questions: list[dict[str, Any]]
     status: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the
-    run.
-    """
+    """What a worker does with a run: the columns of `RunRow` that change in training, and those that name it."""
 
     key: str
     label: str
@@ -108,9 +92,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRow:
-    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see
-    `measurements.Table.to_data`.
-    """
+    """The answer of a measurement about a run. `question`: its options. `rows`: see `measurements.Table.to_data`."""
 
     key: Annotated[Key, STORED]
     measurement: Annotated[Name, GIVEN]
@@ -174,9 +156,7 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StoredMember:
-    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be
-    NULL.
-    """
+    """A stored member of a row: its cell, its type for pydantic, the plain type, and whether it can be NULL."""
 
     cell: Cell
     type: Any
@@ -191,24 +171,17 @@ def cells(row: type) -> dict[str, StoredMember]:
     for member, hint in get_type_hints(row, include_extras=True).items():
         cell = next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Cell)), None)
         if cell is not None:
-            declared, *notes = get_args(hint)
-            optional = isinstance(declared, UnionType) or get_origin(declared) is Union  # `Text | None`
-            inner = get_args(declared)[0] if optional else declared
+            declared = get_args(hint)[0]
+            nullable = isinstance(declared, UnionType) or get_origin(declared) is Union  # `Text | None`
+            inner = get_args(declared)[0] if nullable else declared
             plain = get_args(inner)[0] if get_origin(inner) is Annotated else inner
             plain = str if get_origin(plain) is Literal else plain
-            stored_members[member] = StoredMember(
-                cell, hint, plain, optional or any(note in notes for note in NULLABLE)
-            )
+            stored_members[member] = StoredMember(cell, hint, plain, nullable)
     return stored_members
 
 
-NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
-
-
 def canonical(value: Any, what: str) -> str:
-    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values
-    such as NaN.
-    """
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raise `Unstorable` for NaN and such."""
     try:
         return _CANONICAL(value)
     except (TypeError, ValueError) as error:
@@ -231,7 +204,5 @@ class Texts:
 
 
 def plain_text(text: str) -> str:
-    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for
-    PostgreSQL.
-    """
+    """Return text that every database accepts: escape NUL, and bytes of file names that are not UTF-8."""
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

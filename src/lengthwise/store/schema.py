@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -47,7 +46,7 @@ about = Table(
     Column("results_id", Text),  # of the results folder, if the database is elsewhere; see `folders.results_id`
 )
 
-_SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {str: Text, int: BigInteger, float: Double, bool: Boolean, dict: Text}
+_SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {str: Text, int: BigInteger, float: Double, dict: Text}
 
 
 def _columns(row: type, *primary: str) -> list[Column[Any]]:
@@ -75,8 +74,6 @@ def _of_run(**info: Any) -> Column[str]:
 studies = Table("studies", tables, *_columns(StudyRow, "name"))
 
 _run_columns = _columns(RunRow, "key")
-# The questions that the worker got with the claim, as JSON.
-_run_columns.insert([column.name for column in _run_columns].index("claims"), Column("handed_out", Text))
 # The place in the study that added the run, in whose order runs are claimed.
 _run_columns.append(Column("position", Integer, nullable=False))
 runs = Table("runs", tables, *_run_columns)
@@ -101,9 +98,7 @@ requested_questions = Table(
 answers = Table("answers", tables, *_columns(AnswerRow, "key", "measurement", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
-_untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))
-Index(
-    "untrained_runs", runs.c.position, runs.c.key, sqlite_where=_untrained, postgresql_where=_untrained
-)  # what workers look for
+_untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))  # what workers look for
+Index("untrained_runs", runs.c.position, runs.c.key, sqlite_where=_untrained, postgresql_where=_untrained)
 _held = runs.c.worker.is_not(None)
 Index("held_runs", runs.c.key, sqlite_where=_held, postgresql_where=_held)

@@ -27,15 +27,9 @@ Tables = Mapping[str, Iterable[Cells]]
 
 TABLES = {
     table.name: table  # in the order of their references
-    for table in (
-        schema.studies,
-        schema.runs,
-        schema.study_runs,
-        schema.requested_questions,
-        schema.answers,
-    )
+    for table in (schema.studies, schema.runs, schema.study_runs, schema.requested_questions, schema.answers)
 }
-OF_ONE_STORE = ("worker", "heartbeat", "handed_out", "deaths")
+OF_ONE_STORE = ("worker", "heartbeat", "deaths")
 SETTINGS = ("config", "metric", "better", "seed", "train_length")  # of a run, which its key stands for
 
 
@@ -54,9 +48,7 @@ class Transfers:
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for
-        one thread.
-        """
+        """Yield this store as it is now, for reading in one thread. All its queries are one transaction."""
         with self._transaction(writes=False) as connection:
 
             def joined(*, writes: bool) -> AbstractContextManager[Connection]:
@@ -143,9 +135,7 @@ def _others(connection: Connection, listed: list[str]) -> list[str]:
 
 
 def _add_study(connection: Connection, study: Cells, name: str) -> bool:
-    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have
-    to be added.
-    """
+    """Add the study, or replace an older state. Return whether its lists of runs and questions are missing."""
     table, is_it = schema.studies, schema.studies.c.name == study["name"]
     known = connection.execute(select(table).where(is_it).with_for_update()).one_or_none()
     if known is not None and known.created != study["created"]:
@@ -189,9 +179,7 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
 
 
 def _add_answers(connection: Connection, rows: Iterable[Cells], name: str) -> int:
-    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in
-    speed.
-    """
+    """Add answers to questions that have none yet. Raise `StoreError` if one has other results."""
     table, added = schema.answers, 0
     names = table.primary_key.columns.keys()
     for batch in batches(rows):

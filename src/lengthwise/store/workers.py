@@ -64,9 +64,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot; None for a zombie, without a process, and without
-    /proc.
-    """
+    """Return the start time of a process in ticks since boot; None for a zombie, no process, or no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()  # the name before ")" may contain any character

@@ -27,9 +27,7 @@ def insert_rows(connection: Connection, table: Any, rows: Iterable[dict[str, Any
 def upsert(
     connection: Connection, insertion: Any, rows: list[dict[str, Any]], keep: Collection[str] | None = None
 ) -> None:
-    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row
-    unchanged.
-    """
+    """Insert rows. Where the key exists, update the columns except `keep`; with None, leave the row unchanged."""
     if not rows:
         return
     key = insertion.table.primary_key.columns.keys()

@@ -1,10 +1,10 @@
-"""What happens beside the training of a run: signs of life for the store, and new files for a results folder at an address."""
+"""What happens beside training: signs of life for the store, and new files for a results folder at an address."""
 
 import threading
 
 from lengthwise.store import ResultsFolder, Store, StoreError, StoreGone
 from lengthwise.studies.events import Note
-from lengthwise.studies.parent import Parent, patiently
+from lengthwise.studies.parent import Parent, when_reachable
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 SEND_SECONDS = 1.0  # between two looks for new files
@@ -70,7 +70,7 @@ class Sender:
         if self._heartbeat.lost:
             return
         if kind is None:
-            patiently(self._parent, self._files.send, self._key)
+            when_reachable(self._parent, self._files.send, self._key)
             return
         try:
             self._files.send(self._key)
@@ -78,9 +78,7 @@ class Sender:
             self._note(f"{error}; the progress of the run stays on this machine")
 
     def note_problem(self) -> None:
-        """Tell the parent once that files could not be sent. The thread itself does not, because a parent has one
-        thread.
-        """
+        """Tell the parent once that files could not be sent. Only the worker's main thread may do so."""
         if self._problem is not None and not self._is_noted:
             self._is_noted = True
             self._note(f"{self._problem.partition(';')[0]}; training continues, and its files are sent later")

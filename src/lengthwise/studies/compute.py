@@ -78,9 +78,7 @@ class Compute:
         return Optimizations(compile=self.compile, recompute=self.recompute)
 
     def unusual(self) -> dict[str, Any]:
-        """Return what is stored with the results of several devices, of compiled models and of models that compute
-        blocks twice.
-        """
+        """Return what is stored with results, if the run has several devices or optimizations."""
         optimizations = {name: True for name in ("compile", "recompute") if getattr(self, name)}
         shared = {"devices_per_run": self.devices_per_run, "sharding": self.sharding}
         return optimizations | (shared if self.devices_per_run > 1 else {})
@@ -90,9 +88,7 @@ class Compute:
         return f"cuda:{rank}" if self.devices_per_run > 1 and self.device == "cuda" else self.device
 
     def require_usable(self, devices: Iterable[str] | None = None) -> None:
-        """Raise `ConfigError` for settings that cannot be used on this machine. `devices`: those used here, by default
-        all.
-        """
+        """Raise `ConfigError` for settings that this machine cannot use. `devices`: those used here; default: all."""
         self.require_valid()
         if (
             self.compile
@@ -100,8 +96,6 @@ class Compute:
             and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
         ):
             raise ConfigError("compile needs a C++ compiler on a CPU, and none was found; install g++, or omit compile")
-        if self.devices_per_run > 1 and not torch.distributed.is_available():
-            raise ConfigError("several devices per run need a PyTorch with torch.distributed, which this one lacks")
         try:
             for device in devices or map(self.device_of, range(self.devices_per_run)):
                 torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data

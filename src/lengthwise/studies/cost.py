@@ -51,9 +51,7 @@ def cost(run: Run, evaluation: EvaluationConfig, task: Task) -> Cost:
 
 
 def _forward(run: Run, task: Task, length: int) -> float:
-    """Return the multiply-adds of one example: linear layers, attention scores and values (or the mixer),
-    and logits.
-    """
+    """Return the multiply-adds of one example: linear layers, attention (or the mixer), and logits."""
     model, tokens = run.model, task.tokens(length)
     if model.state_size is not None:
         channels = 2 * model.d_model

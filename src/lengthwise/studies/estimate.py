@@ -20,12 +20,7 @@ START_SECONDS = 3.0  # a guess of the time in which a worker imports torch and b
 
 
 def estimate_seconds(
-    runs: Sequence[Run],
-    costs: dict[str, Cost],
-    trained: Collection[str],
-    *,
-    workers: int,
-    compute: Compute,
+    runs: Sequence[Run], costs: dict[str, Cost], trained: Collection[str], *, workers: int, compute: Compute
 ) -> float | None:
     """Return about how many seconds `workers` processes need for `runs`, or None if no step could be measured.
 
@@ -61,9 +56,7 @@ def estimate_seconds(
 
 
 def _most_different_first(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield one run of each task, model and training, then one with another encoding of each, and so on;
-    one seed only.
-    """
+    """Yield one run of each task, model and training, then one with another encoding of each, and so on."""
     groups: dict[object, dict[str, Run]] = {}
     for run in runs:
         groups.setdefault((run.task, run.model, run.training), {}).setdefault(run.label, run)

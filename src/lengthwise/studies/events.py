@@ -15,10 +15,11 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Event):
-    """The study was added to the store. `counts`: its `total` runs by status. `costs`: of unfinished runs. `seconds`:
-    the estimated duration, if it was estimated."""
+    """The study was added to the store.
 
-    total: int
+    `counts`: its runs by status. `costs`: of unfinished runs. `seconds`: the estimated duration, if it was estimated.
+    """
+
     counts: dict[str, int]
     workers: int
     costs: dict[str, Cost]
@@ -61,8 +62,7 @@ class Done(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
-    """The run failed; the others continue. `error` is one line. `permanent`: its settings are the cause, so that the
-    same call fails again."""
+    """The run failed with an error in one line. `permanent`: its settings are the cause, so it would fail again."""
 
     error: str
     permanent: bool = False

@@ -53,7 +53,6 @@ class Outcome:
 
     counts: dict[str, int]  # runs by status: pending, running, done, failed
     failed: tuple[tuple[str, str], ...]  # (key, error message in one line)
-    seconds: float
     permanent: frozenset[str] = frozenset()  # keys of runs that failed because of their settings, see `Failed`
     out_of_time: bool = False  # `max_seconds` ended the call before all runs were finished
 
@@ -168,17 +167,14 @@ def _is_stored(store: Store, study: Study) -> bool:
 
 
 def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
-    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine,
-    by key.
-    """
+    """Return, by key, the descriptions of runs that differ from the stored ones, such as in the path of a text."""
     stored = {row.key: canonical(row.config) for row in store.runs(study.name)}
     here = {run.key: run.to_data() for run in study.runs}
     return {key: data for key, data in here.items() if canonical(data) != stored[key]}
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths,
-    changed classes, and missing weights."""
+    """Add the study to the store. Return notes on removed runs and lengths, changed classes, and missing weights."""
     exists = any(row.name == study.name for row in store.studies())
     before = store.runs(study.name) if exists else []
     unlisted = store.add_study(**study.metadata(), runs=study.rows())
@@ -208,9 +204,7 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 
 
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
-    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty
-    string.
-    """
+    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or ""."""
     lengths = {run.key: {question["length"] for question in run.questions} for run in now}
     lengths_before = {question["length"] for run in before if run.key in lengths for question in run.questions}
     removed = sorted(lengths_before - set().union(*lengths.values()))
@@ -278,9 +272,8 @@ class _Execution:
         self.on_event(event)
 
     def work(self, estimate: bool, notes: list[str], max_seconds: float | None) -> Outcome:
-        start = time.perf_counter()
         if max_seconds is not None:
-            self.end = start + max_seconds - min(self.executor.stop_seconds, max_seconds / 10)
+            self.end = time.perf_counter() + max_seconds - min(self.executor.stop_seconds, max_seconds / 10)
         self._run(self._begin(estimate and not self.executor.remote and self.spec.compute.devices_per_run == 1, notes))
         counts = self.store.progress(self.study.name)
         unfinished = counts["pending"] + counts["running"] > 0
@@ -289,7 +282,7 @@ class _Execution:
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
-        return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent), unfinished)
+        return Outcome(counts, failed, frozenset(self.permanent), unfinished)
 
     def _begin(self, estimate: bool, notes: list[str]) -> int:
         """Emit `Begun` and the notes. Return the number of workers."""
@@ -301,7 +294,7 @@ class _Execution:
         trained = {row.key for row in rows.values() if row.finished is not None}
         seconds = self._estimate(runs, cost_by_key, trained, number) if estimate and runs else None
         cost_by_key = {key: replace(cost, train=0.0) if key in trained else cost for key, cost in cost_by_key.items()}
-        self.emit(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost_by_key, seconds=seconds))
+        self.emit(Begun(counts=counts, workers=number, costs=cost_by_key, seconds=seconds))
         for note in notes:
             self.emit(Note(text=note))
         return number

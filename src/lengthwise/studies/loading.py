@@ -34,7 +34,10 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
     `StudyError` in one line, with the line number in the file, for any error in the file.
     """
     name = str(path)
-    path = study_file(name)
+    if (shipped := shipped_studies().get(name)) is not None:
+        path = shipped.path
+    elif not os.path.exists(os.path.expanduser(name)) and name.strip() and (message := unknown_study(name)):
+        raise StudyError(message)
     study = _study(name, load_module(path), dict(options or {}))
     command = study.command or shlex.join(["lengthwise", "run", name])
     if options:
@@ -42,15 +45,6 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
             [*shlex.split(command), *(word for o in options.items() for word in ("--set", "=".join(o)))]
         )
     return dataclasses.replace(study, source=Path(os.path.expanduser(path)).resolve(), command=command)
-
-
-def study_file(name: str) -> str:
-    """Return the path of the study file with this name: a study of Lengthwise, or else the path itself."""
-    if (shipped := shipped_studies().get(name)) is not None:
-        return str(shipped.path)
-    if not os.path.exists(os.path.expanduser(name)) and name.strip() and (message := unknown_study(name)):
-        raise StudyError(message)
-    return name
 
 
 def load_module(path: str | Path) -> ModuleType:
@@ -76,12 +70,6 @@ def _study(file: str, module: ModuleType, options: dict[str, str]) -> Study:
 def _call(file: str, study: Callable[..., Any], options: dict[str, str]) -> Any:
     """Call the function `study` of a file with its options."""
     parameters, hints = inspect.signature(study).parameters, typing.get_type_hints(study)
-    for parameter in parameters.values():
-        if parameter.default is parameter.empty or parameter.kind not in (
-            parameter.KEYWORD_ONLY,
-            parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            raise StudyError(f"{file}: every parameter of `study` needs a name and a default, got {parameter}")
     for name in options:
         if name not in parameters:
             names = ", ".join(parameters) or "none"

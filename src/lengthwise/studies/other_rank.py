@@ -65,9 +65,7 @@ def _follow(launch: Launch, parent: Parent) -> int:
 
 
 def _watch_parent() -> None:
-    """End this process 20 s after torchrun has ended. Until then rank 0 can end in order, if it does not wait for this
-    one.
-    """
+    """End this process 20 s after torchrun has ended, so that rank 0 can end in order."""
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1.0)
@@ -92,7 +90,6 @@ def _take_part(message: dict[str, Any], spec: Spec, launch: Launch, parent: Pare
             trained.model,
             shifted(run.task, shift).build() if shift else trained.task,
             config,
-            train_length=run.training.train_length,
             positions=run.training.positions,
             shift=shift,
             division=Division(ranks=ranks),

@@ -18,8 +18,7 @@ LONGEST_PAUSE = 30.0  # seconds between two attempts
 
 
 class Flag:
-    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the code
-    that the signal interrupts may hold."""
+    """What tells a worker to stop. It has no lock, unlike `threading.Event`, so a signal's handler may set it."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -46,7 +45,7 @@ class Parent(Protocol):
     def send(self, event: Event) -> None: ...
 
 
-def patiently(parent: Parent, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
+def when_reachable(parent: Parent, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
     """Return what the call returns, once the server of the database or of the files answers, for at most an hour.
 
     Raise `StoreUnreachable` if the parent asks the worker to stop meanwhile. A call may have been stored although the

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.measurements import Options, Probe, Table
 from lengthwise.measurements.example_lengths import ExampleLengths, length_rows, lengths_options
 from lengthwise.measurements.inside.trained import TrainedRun, answer
-from lengthwise.store import AnswerRow, ResultsFolder, RunRow, Store, StoreError, open_folder
+from lengthwise.store import AnswerRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
@@ -47,11 +46,6 @@ class ProbeJob:
         """Return what is stored with the answer."""
         return self.options.to_data()
 
-    @property
-    def work(self) -> float:
-        """Return the cost relative to other jobs, for progress display."""
-        return self.options.work
-
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -68,9 +62,7 @@ class ProbeResult:
 def jobs_of_runs(
     probe: Probe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
-    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their
-    defaults.
-    """
+    """Return the jobs for each run, at `lengths` or at the probe's default lengths. None stands for a default."""
     return [
         ProbeJob(probe, run, probe.Options.with_defaults(run.train_length, length=length, **options))
         for run in runs
@@ -137,9 +129,7 @@ def is_encoding(name: str) -> bool:
 
 
 def unsupported_reason(run: RunRow, needs_attention: bool = True) -> str | None:
-    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can
-    be.
-    """
+    """Return why the run cannot be probed: it is unfinished, or lacks attention. None if it can be."""
     if needs_attention and run.config["model"].get("mixer") is not None:
         return f"{described(run)} has no attention"
     if run.finished is None:
@@ -155,9 +145,7 @@ def require_no_misspelling(key: str) -> None:
 
 
 def require_encoding(runs: Iterable[RunRow], name: str, study: str | None) -> None:
-    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners`
-    needs.
-    """
+    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions."""
     labels = list(dict.fromkeys(run.label for run in runs))
     if not any(map(_has_encoding(name), runs)):
         raise ConfigError(
@@ -245,9 +233,7 @@ def _protocol(run: RunRow) -> str:
 
 
 def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
-    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is
-    writable.
-    """
+    """Return the lengths of a run's examples. If they are not stored, count them, and store them if possible."""
     run = stored_run(row)
     options = lengths_options(run, field, [question["length"] for question in row.questions])
     name, question = ExampleLengths.name, options.to_data()
@@ -266,10 +252,8 @@ def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
 class Prober:
     """Probes the trained models in a results folder, and stores the results."""
 
-    def __init__(self, store: Store, folder: str | Path | ResultsFolder, *, device: str = "cpu", threads: int = 1):
-        self.store, self.device = store, device
-        self.files = folder if isinstance(folder, ResultsFolder) else open_folder(folder)
-        self.facts = facts(device, threads)
+    def __init__(self, store: Store, *, device: str = "cpu", threads: int = 1):
+        self.store, self.device, self.facts = store, device, facts(device, threads)
         self._loaded: dict[str, TrainedRun] = {}
 
     def stored(self, jobs: Sequence[ProbeJob]) -> dict[int, AnswerRow]:
@@ -282,7 +266,9 @@ class Prober:
     def require(self, jobs: Iterable[ProbeJob]) -> None:
         """Raise `ConfigError` or `StoreError` for jobs that cannot be done, before anything is computed."""
         jobs = list(jobs)
-        trained = {row.key: require_trained(self.files, row) for job in jobs for row in (job.run, job.against) if row}
+        trained = {
+            row.key: require_trained(self.store.files, row) for job in jobs for row in (job.run, job.against) if row
+        }
         for job in jobs:
             job.probe.require(trained[job.run.key], job.options, trained[job.against.key] if job.against else None)
         if jobs and self.store.readonly:
@@ -303,7 +289,7 @@ class Prober:
             while len(self._loaded) >= MAX_LOADED:
                 other = next(key for key in self._loaded if partner is None or key != partner.key)
                 del self._loaded[other]
-            self._loaded[row.key] = load_model(self.files, row, self.device)
+            self._loaded[row.key] = load_model(self.store.files, row, self.device)
         return self._loaded[row.key]
 
 
@@ -319,7 +305,12 @@ def probe_all(
     pending = [n for n in range(len(jobs)) if n not in rows]
     prober.require(jobs[n] for n in pending)
     # Sort by reference model, so that each one is loaded once.
-    pending.sort(key=lambda n: (jobs[n].against.key if jobs[n].against else "", jobs[n].run.key))  # type: ignore[union-attr]
+    pending.sort(
+        key=lambda n: (
+            jobs[n].against.key if jobs[n].against else "",  # type: ignore[union-attr]
+            jobs[n].run.key,
+        )
+    )
     for n in pending:
         rows[n] = prober.measure(jobs[n], None if on_progress is None else partial(on_progress, jobs[n]))
     new = set(pending)

@@ -49,8 +49,7 @@ class RankDied(ValueError):
 
 
 class ErrorOfRank(Exception):
-    """An error that lengthwise did not raise on purpose, in the process of another rank. The message is the line of the
-    report."""
+    """An unexpected error in the process of another rank. The message is the line of the report."""
 
 
 class RankGroup:

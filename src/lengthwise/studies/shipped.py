@@ -21,9 +21,7 @@ class ShippedStudy:
 
 
 def folder() -> Path:
-    """Return the folder of the studies: in the package if it was installed (see pyproject.toml), else at the top of the
-    clone.
-    """
+    """Return the folder of the studies: in an installed package (see pyproject.toml), or at the top of a clone."""
     package = Path(__file__).parents[1]
     installed = package / "study_files"
     return installed if installed.is_dir() else package.parents[1] / "studies"
@@ -48,9 +46,7 @@ def _one_line(text: str) -> str:
 
 
 def unknown_study(name: str) -> str | None:
-    """Return the message about a name that is neither a file nor a study of Lengthwise; None if it is the path of a
-    Python file.
-    """
+    """Return the message about a name that is no study of Lengthwise; None for the path of a Python file."""
     near = near_miss(name.removeprefix("studies/").removesuffix(".py"), shipped_studies())
     if name.endswith(".py") and not near:
         return None

@@ -88,8 +88,7 @@ def own_classes(study: Study) -> OwnClasses:
 
 
 def _module_of(make: type) -> str:
-    """Return the name of the module from which a worker imports a class. A user's script is loaded like a study's
-    file."""
+    """Return the module from which a worker imports a class. A user's script is loaded like a study's file."""
     module, file = make.__module__, source_file(make)
     try:
         is_found = operator.attrgetter(make.__qualname__)(sys.modules.get(module)) is make

@@ -15,9 +15,7 @@ MAX_SHARE = 1000
 
 
 def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
-    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of
-    `Run`.
-    """
+    """Return the runs as a tuple. Raise `ConfigError` for anything else than a list of `Run`."""
     if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
         raise ConfigError(f"{what} must be a list of Run, as grid(...) returns, got {runs!r}")
     runs = tuple(runs)
@@ -28,9 +26,7 @@ def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
 
 
 def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
-    """Return the number of steps of a run that starts from another one, of which one argument is given (see
-    `continued`).
-    """
+    """Return the number of steps of a run that starts from another one, by `steps` or `share` (see `continued`)."""
     if (steps is None) == (share is None):
         raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
     if steps is not None:

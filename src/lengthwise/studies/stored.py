@@ -44,9 +44,7 @@ def stored_run(row: RunRow) -> Run:
 
 
 def changed_since(row: RunRow) -> dict[str, bool]:
-    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are
-    unknown here.
-    """
+    """Return a run's classes that have changed since it was trained (see `changed_classes`), if they are known."""
     try:
         current = Run.from_data(row.config)
     except ConfigError:
@@ -55,18 +53,14 @@ def changed_since(row: RunRow) -> dict[str, bool]:
 
 
 def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
-    """Return pairs of old and new runs that differ only in the versions of classes or the content of a text, by the old
-    key.
-    """
+    """Return, by the old key, pairs of runs that differ only in versions of classes or the content of a text."""
     new_rows = {canonical(_without_content(row.config)): row for row in after}
     pairs = ((row, new_rows.get(canonical(_without_content(row.config)))) for row in before)
     return {old.key: (old, new) for old, new in pairs if new is not None and new.key != old.key}
 
 
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without
-    any.
-    """
+    """Return one line on the pairs of `replaced_runs` that will be trained again, and why; None without any."""
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
     changed: dict[str, bool] = {}
     for old, new in trained:

@@ -67,10 +67,7 @@ class Study:
     then: "Callable[[Store], Study] | None" = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"Study.{name} must be a string, got {getattr(self, name)!r}")
-        if not self.name.strip() or not self.name.isprintable():
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise ConfigError(f"the study's name must be one line of printable text, got {self.name!r}")
         object.__setattr__(self, "runs", _runs(self.name, self.runs))
         object.__setattr__(self, "evaluation", _evaluation(self.name, self.evaluation, self.runs))
@@ -379,8 +376,7 @@ def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
             raise ConfigError(f"seeds must be at least 1, or a list of seeds, got {seeds}")
-        if seeds > MAX_RUNS:
-            raise ConfigError(f"a study must have at most {MAX_RUNS:,} runs, got {seeds:,} seeds; use fewer seeds")
+        _require_run_count(seeds)
         return range(seeds)
     return _list("seeds", seeds)
 

@@ -26,9 +26,7 @@ def require_trained(files: ResultsFolder, row: RunRow) -> Run:
 
 
 def load_model(files: ResultsFolder, row: RunRow, device: str = "cpu") -> TrainedRun:
-    """Return the run of a row with its trained model. Raises `ConfigError` or `CheckpointError` if that is not
-    possible.
-    """
+    """Return the run of a row with its trained model. Raise `ConfigError` or `CheckpointError` if it has none."""
     run, folder = require_trained(files, row), files.run_folder(row.key)
     files.fetch(row.key)
     try:

@@ -20,19 +20,10 @@ from lengthwise.machine_memory import limited_to_machine
 from lengthwise.measurements import Table, Training
 from lengthwise.measurements.development import Development, development_rows
 from lengthwise.measurements.scores import score_tables
-from lengthwise.store import (
-    ClaimLost,
-    RunRow,
-    Store,
-    StoreError,
-    Unstorable,
-    open_folder,
-    open_store,
-    worker_name,
-)
+from lengthwise.store import ClaimLost, RunRow, Store, StoreError, Unstorable, open_folder, open_store, worker_name
 from lengthwise.studies.background import Heartbeat, Sender
 from lengthwise.studies.events import Advanced, Done, Failed, Note, Released, Started
-from lengthwise.studies.parent import Parent, patiently
+from lengthwise.studies.parent import Parent, when_reachable
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.ranks import NO_GROUP, RankDied, RankGroup
 from lengthwise.studies.spec import Spec, classes_listed
@@ -51,8 +42,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
 class Worker:
-    """The work of one process on a study. `group`: the processes that compute its runs together, of which it is the
-    first."""
+    """The work of one process on a study. `group`: the processes that compute its runs with it as the first."""
 
     def __init__(self, spec: Spec, parent: Parent, store: Store, group: RankGroup = NO_GROUP):
         self.spec, self.parent, self.store, self.group = spec, parent, store, group
@@ -63,12 +53,11 @@ class Worker:
         self.pause = FIRST_PAUSE
 
     def step(self) -> bool:
-        """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are
-        finished."""
+        """Finish a run that can be claimed, or wait if others have all. Return False if all runs are finished."""
         if self.take_one():
             self.pause = FIRST_PAUSE
             return True
-        if not self.patiently(self.store.is_unfinished, self.spec.study):
+        if not self.when_reachable(self.store.is_unfinished, self.spec.study):
             return False
         # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers
         # that wait for the same database ask it at different times, and less and less often.
@@ -79,7 +68,7 @@ class Worker:
 
     def take_one(self) -> bool:
         """Finish a run that can be claimed. Return False if there is none now."""
-        row = self.patiently(self.store.claim, self.spec.study, self.name)
+        row = self.when_reachable(self.store.claim, self.spec.study, self.name)
         if row is not None:
             self.process(row)
         return row is not None
@@ -98,7 +87,7 @@ class Worker:
                 self.store.require_file_unchanged()
                 if stopped.phase == "train" and not heartbeat.lost:  # the step of the last checkpoint
                     heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
-                    self.patiently(self.store.heartbeat, row.key, self.name, stopped.step, stopped.steps)
+                    self.when_reachable(self.store.heartbeat, row.key, self.name, stopped.step, stopped.steps)
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
             except ClaimLost:
                 self.parent.send(Released(key=row.key, reason="claim lost"))
@@ -119,18 +108,18 @@ class Worker:
 
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         weights = folder / WEIGHTS
-        self.patiently(self.files.fetch, row.key)
+        self.when_reachable(self.files.fetch, row.key)
         has_checkpoint = any(CHECKPOINT.fullmatch(path.name) for path in folder.glob("*"))
         unfinished: Literal["continue", "train"] = "continue" if has_checkpoint else "train"
         self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else unfinished))
         run = stored_run(dataclasses.replace(row, config=self.spec.runs.get(row.key, row.config)))
-        missing = self.patiently(self.store.missing, row.key, row.questions)
+        missing = self.when_reachable(self.store.missing, row.key, row.questions)
         is_trained = row.finished is not None
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
         if run.parent is not None:
-            self.patiently(self.files.fetch, run.parent.key)
+            self.when_reachable(self.files.fetch, run.parent.key)
         sender = Sender(self.files, row.key, self.parent, heartbeat)
 
         def should_stop() -> bool:
@@ -162,12 +151,12 @@ class Worker:
             self.add_answers(row.key, [(name, {}, table, facts) for name, table, facts in answers])
             tracking.log_points(trained.curve)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
-            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.questions, row.metric)
+            tracking.log_scores(lambda: self.when_reachable(self.store.scores, [row.key]), row.questions, row.metric)
         if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
-        self.patiently(self.store.heartbeat, row.key, self.name, trained.steps, trained.steps)
-        self.patiently(self.store.finish, row.key, self.name, self.facts_of(row.key, trained) if new else {})
+        self.when_reachable(self.store.heartbeat, row.key, self.name, trained.steps, trained.steps)
+        self.when_reachable(self.store.finish, row.key, self.name, self.facts_of(row.key, trained) if new else {})
         return scores
 
     def evaluate(
@@ -179,8 +168,7 @@ class Worker:
         division: Division,
         key: str,
     ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under
-        shifts."""
+        """Store each score at once. Return (length, mean) for the task as trained, and the number under shifts."""
         means: list[tuple[int, float]] = []
         evaluated = 0
         for config, shift in together(missing):
@@ -193,7 +181,6 @@ class Worker:
                 trained.model,
                 task,
                 config,
-                train_length=run.training.train_length,
                 positions=run.training.positions,
                 shift=shift,
                 division=division,
@@ -216,11 +203,11 @@ class Worker:
             {"measurement": name, "question": question, "rows": table.to_data(), "facts": self.facts | more}
             for name, question, table, more in answers
         ]
-        self.patiently(self.store.add_answers, key, rows, worker=self.name)
+        self.when_reachable(self.store.add_answers, key, rows, worker=self.name)
 
-    def patiently(self, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    def when_reachable(self, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Return what a call of the store or of the files returns, once their server answers."""
-        return patiently(self.parent, call, *arguments, **options)
+        return when_reachable(self.parent, call, *arguments, **options)
 
     def costs_of(self, trained: Trained) -> dict[str, Any]:
         memory = {} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}
@@ -246,7 +233,7 @@ class Worker:
         self.parent.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
 
     def release(self, row: RunRow, reason: str) -> None:
-        self.patiently(self.store.release, row.key, self.name)
+        self.when_reachable(self.store.release, row.key, self.name)
         self.parent.send(Released(key=row.key, reason=reason))
 
     def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
@@ -266,12 +253,12 @@ class Worker:
         permanent = isinstance(error, (ConfigError, TrainingError))
         retries = max(1, self.spec.retries) if isinstance(error, RankDied) else self.spec.retries
         if not permanent and row.failures < retries:
-            self.patiently(self.store.release, row.key, self.name, failed=True)
+            self.when_reachable(self.store.release, row.key, self.name, failed=True)
             retry = f"failed: {message}; it is tried again (retry {row.failures + 1} of {retries})"
             self.parent.send(Note(key=row.key, text=retry))
             self.parent.send(Released(key=row.key, reason="failed"))
             return
-        self.patiently(self.store.fail, row.key, self.name, message)
+        self.when_reachable(self.store.fail, row.key, self.name, message)
         self.parent.send(Failed(key=row.key, error=message, permanent=permanent))
 
     @contextmanager
@@ -299,7 +286,7 @@ def prepared(spec: Spec, parent: Parent) -> Iterator[None]:
     use_process(spec.compute.threads)
     with classes_listed(spec):
         files = open_folder(spec.results)
-        if spec.results_id is not None and patiently(parent, files.identifier, create=False) != spec.results_id:
+        if spec.results_id is not None and when_reachable(parent, files.identifier, create=False) != spec.results_id:
             raise StoreError(
                 f"{spec.results} on {socket.gethostname()} is not the results folder of the study, so the files of its "
                 "runs would be missing; give a folder that all machines share with --results"
@@ -311,7 +298,7 @@ def prepared(spec: Spec, parent: Parent) -> Iterator[None]:
 def worker_here(spec: Spec, parent: Parent, group: RankGroup = NO_GROUP) -> Iterator[Worker]:
     """Yield a worker for this process, whose store is open."""
     limited = limited_to_machine(spec.compute.device)
-    with prepared(spec, parent), limited, patiently(parent, open_store, spec.store, create=False) as store:
+    with prepared(spec, parent), limited, when_reachable(parent, open_store, spec.store, create=False) as store:
         yield Worker(spec, parent, store, group)
 
 

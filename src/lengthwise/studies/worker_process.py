@@ -132,9 +132,7 @@ class WorkerProcess:
 
 
 def line_of(event: Event) -> str:
-    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids
-    them.
-    """
+    """Return an event as a line of text. Half surrogates, which JSON forbids, become question marks."""
     text = json.dumps(asdict(event), ensure_ascii=False)
     return f"{type(event).__name__} {text.encode('utf-8', 'replace').decode()}"
 
@@ -143,9 +141,7 @@ def line_of(event: Event) -> str:
 
 
 class _Parent:
-    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed
-    for a log.
-    """
+    """The parent of a worker without one: signals ask it to stop, and events are printed for a log."""
 
     def __init__(self) -> None:
         self.stop_requested = Flag()
@@ -216,8 +212,7 @@ def main(where: str, devices: int) -> NoReturn:
 
 
 def follow_first_rank(launch: Launch) -> NoReturn:
-    """Do in another process of torchrun what the first one says, which executes a command, and end with its exit
-    code."""
+    """Do in another process of torchrun what the first one says, and end with its exit code."""
     follow(launch, _Parent())
 
 

@@ -1,4 +1,4 @@
-"""Tasks: what models are trained and tested on. One file per task or family of tasks, one line per task in the list below."""
+"""Tasks: what models are trained and tested on. One file per task or family, and one line in the list below."""
 
 from lengthwise.config import Registry
 from lengthwise.tasks.addition import Addition

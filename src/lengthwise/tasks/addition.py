@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, split
+from lengthwise.tasks.pairs import NO_WORD, Pairs, split
 from lengthwise.tasks.places import Coupling, first_index
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
 from lengthwise.tasks.sequences import DIGITS, combinations
@@ -113,20 +113,20 @@ class Addition(ScratchpadTask):
                 )
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         return self.draw_kinds(generator, torch.randint(self.kinds(length), (count,), generator=generator), length)
 
     def kinds(self, length: int) -> int:
         return 2 * length - 1
 
-    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> LazyPairs:
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs:
         first = torch.where(kinds < length, length, kinds - length + 1)
         second = torch.where(kinds < length, kinds + 1, length)
-        return self.lazy_pairs(*(_draw_numbers(generator, sizes, length) for sizes in (first, second)))
+        return self.make_pairs(*(_draw_numbers(generator, sizes, length) for sizes in (first, second)))
 
     def all_examples(self, length: int) -> Pairs | None:
         operands = combinations([10, 10]) if length == 1 else None
-        return None if operands is None else self.lazy_pairs(operands[:, :1], operands[:, 1:]).compute()
+        return None if operands is None else self.make_pairs(operands[:, :1], operands[:, 1:])
 
     def widths(self, length: int) -> tuple[int, int]:
         words = 1 if self.hints is None else 2  # for each digit
@@ -191,9 +191,7 @@ class Addition(ScratchpadTask):
         }
 
     def _columns(self, question: Sequence[str]) -> list[tuple[int, int, int, str, str]]:
-        """Return for each column, units first: both digits, the incoming carry, and the remaining digits of both
-        numbers.
-        """
+        """Return for each column, units first: both digits, the carry, and the remaining digits of both numbers."""
         first, second = ("".join(digits) for digits in split(question, PLUS))
         width = max(len(first), len(second))
         first, second = first.rjust(width, "0"), second.rjust(width, "0")
@@ -207,14 +205,12 @@ class Addition(ScratchpadTask):
     def _remaining(self, digits: str) -> str:
         return digits if self.zeros == "keep" or not digits else digits.lstrip("0") or "0"
 
-    def lazy_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> LazyPairs:
+    def make_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Pairs:
         """Return the examples with these digits: units last, -1 before a number begins."""
-        return LazyPairs((first, second), self._question, self._answer)
+        return Pairs(self._question(first, second), self._answer(first, second))
 
     def coupling(self) -> Coupling:
-        """Couple digits of equal significance: the units of both numbers and of the sum have place 2; + and SEP have
-        place 1.
-        """
+        """Couple digits of equal significance: all units have place 2, and + and SEP have place 1."""
         if self.reverse_operands or self.hints is not None:
             raise ConfigError(
                 "Addition couples positions only without reverse_operands and hints; leave them out, or use another "

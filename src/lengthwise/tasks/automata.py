@@ -70,9 +70,7 @@ class Automata:
 
 @dataclass(frozen=True)
 class AutomatonBatch(Batch):
-    """Sequences with their true distributions: the state that emitted each target, and the probabilities of
-    each state.
-    """
+    """Sequences with the state that emitted each target, and the probabilities of each state."""
 
     states: Int[Tensor, "b t"]
     probabilities: Float[Tensor, "b r v"]
@@ -192,9 +190,7 @@ class PFA(PrefixTask):
 
     @staticmethod
     def distance(probabilities: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
-        """Return the total variation distance between predicted and true distributions of the next symbol, for every
-        slot.
-        """
+        """Return the total variation distance between predicted and true distributions, for every slot."""
         if not isinstance(batch, AutomatonBatch):
             raise TypeError(
                 f"batch must come from PFA.sample or PFA.examples, which keep the automata, got {type(batch).__name__}"

@@ -109,6 +109,7 @@ class Task(CheckedArguments):
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     omitted_defaults: ClassVar[tuple[str, ...]] = ()  # settings newer than stored runs: see `Choice.to_data`
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
+    length_step: ClassVar[int] = 1  # the difference of consecutive lengths that have examples
     decodes: bool = False  # scored by generating answers token by token, not by one forward pass
 
     vocab_size: int | None
@@ -134,9 +135,7 @@ class Task(CheckedArguments):
 
     @abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        """Draw `batch` examples. The same generator state gives the same batch on every machine; normal numbers up to
-        rounding.
-        """
+        """Draw `batch` examples. Equal generator states give equal batches on every machine, up to rounding."""
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         """Return the examples of an evaluation, which depend on the arguments alone.
@@ -154,10 +153,9 @@ class Task(CheckedArguments):
         A task with a finite set of examples overrides this: there the set determines how frequent each length is.
         `dims`: for tasks with `curriculum_dims`, how many coordinates are open.
         """
-        length = shortest
-        if shortest < longest:
-            length = int(torch.randint(shortest, longest + 1, (), generator=generator))
-        return self.sample(generator, batch, length, "train")
+        lengths = range(shortest, longest + 1, self.length_step)
+        n = int(torch.randint(len(lengths), (), generator=generator)) if len(lengths) > 1 else 0
+        return self.sample(generator, batch, lengths[n], "train")
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         """Return the examples with these numbers (0, 1, 2, ...) of a fixed training set.
@@ -167,13 +165,11 @@ class Task(CheckedArguments):
         some questions appear under several numbers. A task with a finite set of examples overrides this and numbers its
         own examples.
         """
-        count = longest - shortest + 1
-        return Batch.join([self.sample(generator(seed, "fixed", n), 1, shortest + n % count) for n in numbers])
+        lengths = range(shortest, longest + 1, self.length_step)
+        return Batch.join([self.sample(generator(seed, "fixed", n), 1, lengths[n % len(lengths)]) for n in numbers])
 
     def num_examples(self, tokens: int, length: int) -> int:
-        """Return how many examples an evaluation of about `tokens` token slots takes, for tasks with scores
-        `per_token`.
-        """
+        """Return how many examples an evaluation of about `tokens` token slots takes, for tasks `per_token`."""
         return max(1, -(-tokens // self.tokens(length)))
 
     def available(self, length: int, split: str = "test") -> int | None:
@@ -207,9 +203,7 @@ class Task(CheckedArguments):
         return cls.token_scores is not Task.token_scores
 
     def token_words(self) -> Sequence[str] | None:
-        """Return the word of each token ID, if the text of tokens is their words with spaces between them; otherwise
-        None.
-        """
+        """Return the word of each token ID, or None if a text is more than such words with spaces between them."""
         return None
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
@@ -285,9 +279,7 @@ class Task(CheckedArguments):
 
 
 def _tasks_that_define(method: str) -> str:
-    """Return the names of the tasks in the list that have a method of their own in place of the one that raises an
-    error.
-    """
+    """Return the names of the tasks in the list that override a method which raises an error in `Task`."""
     makes = [make for make in Registry.by_kind[Task.kind] if getattr(make, method) is not getattr(Task, method)]
     return ", ".join(make.__name__ for make in makes)
 
@@ -315,15 +307,51 @@ class PrefixTask(Task):
         return True
 
 
+class AnswerTask(Task):
+    """A task whose examples are a prompt and an answer. The scored targets of a batch are the answer and its end.
+
+    An evaluation by decoding passes the prompt to the model, up to and including the slot that predicts the first token
+    of the answer. It generates tokens until `eos`, or as many as `answer_tokens` allows, and lets the task grade them.
+    """
+
+    eos: int  # the token that ends an answer
+
+    @abstractmethod
+    def answer_tokens(self, length: int) -> int:
+        """Return the largest number of tokens in an answer of this length, including the end token."""
+
+    @abstractmethod
+    def answer_words(self, tokens: Sequence[int]) -> list[str]:
+        """Return any generated tokens up to EOS as words, which `grade` receives. A text may be a single word."""
+
+    @abstractmethod
+    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
+        """Grade generated answers to the questions of a batch."""
+
+
+class PooledTask(Task):
+    """A task with one score for all examples of an evaluation together, such as an F1, which is no mean over them."""
+
+    @abstractmethod
+    def counts(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b k"]:
+        """Return the numbers of each example that the score is computed from, float64."""
+
+    @abstractmethod
+    def pooled(self, counts: Float[Tensor, "b k"]) -> tuple[Float[Tensor, " b"], dict[str, float]]:
+        """Return a number for each example, whose mean is the score, and further scores by name.
+
+        A number is the score plus the first-order influence of its example (the delta method), so it may lie beyond the
+        limits of the metric.
+        """
+
+    def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+        return self.pooled(self.counts(logits, batch))[0]
+
+
 def nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
     """Return the cross-entropy of each target in nats, float64."""
     values = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
     return values.view(batch.targets.shape).double()
-
-
-def mean_over_scored(values: Float[Tensor, "b t"], batch: Batch) -> Float[Tensor, " b"]:
-    """Return the mean over the scored targets of each example."""
-    return mean_over(values, batch.scored)
 
 
 def mean_over(values: Float[Tensor, "b t"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, " b"]:
@@ -333,7 +361,7 @@ def mean_over(values: Float[Tensor, "b t"], mask: Bool[Tensor, "b t"]) -> Float[
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
     """Return the cross-entropy of each example in nats per scored token; the mean is taken in float64."""
-    return mean_over_scored(nats(logits, batch), batch)
+    return mean_over(nats(logits, batch), batch.scored)
 
 
 def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
@@ -364,7 +392,5 @@ def generator(*seed: int | str) -> torch.Generator:
 
 
 def same_tokenizer(one: Task, other: Task) -> bool:
-    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them
-    their meaning.
-    """
+    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers define it."""
     return not (one.tokenizer_sha256 and other.tokenizer_sha256) or one.tokenizer_sha256 == other.tokenizer_sha256

@@ -178,9 +178,7 @@ class Reverse(SequenceTask):
         return len(question)
 
     def coupling(self) -> Coupling:
-        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP is one place after the last
-        symbol.
-        """
+        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP has the next place."""
         if self.answer != "once":
             raise ConfigError(f"Reverse couples positions only with answer=once, got {self.answer}; use answer=once")
         return Coupling(self._places, lambda tokens: max(1, tokens // 2))

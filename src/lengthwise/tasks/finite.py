@@ -51,9 +51,7 @@ class FiniteTask(SequenceTask):
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
     ) -> Batch:
-        """Draw the examples of a training step uniformly from all training examples of `shortest ... longest`, in mixed
-        lengths.
-        """
+        """Draw examples uniformly from all training examples of `shortest ... longest`, in mixed lengths."""
         pool = self.training_examples(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
 

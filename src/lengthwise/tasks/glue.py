@@ -107,9 +107,7 @@ class Glue(TextAnswers):
         return self._groups_by_split[split]
 
     def answer_scores(self, texts: Sequence[str], numbers: Sequence[int], examples: Sequence[Example]) -> AnswerScores:
-        """Return the average of the scores of the data sets that have examples here, and these scores as its
-        components.
-        """
+        """Return the average of the scores of the data sets that have examples here, and these scores."""
         rows: dict[str, list[int]] = {}
         for row, example in enumerate(examples):
             rows.setdefault(example.dataset, []).append(row)

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.pairs import LazyPairs, Pairs
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
 
 VARIABLES = string.ascii_lowercase
@@ -60,13 +60,13 @@ class LEGO(ScratchpadTask):
                 f"length must be at most {len(VARIABLES)} variables for LEGO, whose names are letters, got {length}"
             )
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         order = torch.rand((count, len(VARIABLES)), generator=generator, dtype=torch.float64).argsort(
             dim=1, stable=True
         )
         positive = torch.randint(2, (count, length), generator=generator)
         query = torch.randint(-(-length // 2), length, (count, 1), generator=generator)
-        return LazyPairs((order[:, :length], positive, query), self._question, self._answer)
+        return self._make_pairs(order[:, :length], positive, query)
 
     def all_examples(self, length: int) -> Pairs | None:
         if length != 2:
@@ -74,7 +74,7 @@ class LEGO(ScratchpadTask):
         letters = range(len(VARIABLES))
         names = torch.tensor(list(itertools.permutations(letters, 2))).repeat_interleave(4, 0)
         positive = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).repeat(len(names) // 4, 1)
-        return LazyPairs((names, positive, torch.ones_like(names[:, :1])), self._question, self._answer).compute()
+        return self._make_pairs(names, positive, torch.ones_like(names[:, :1]))
 
     def widths(self, length: int) -> tuple[int, int]:
         return 3 * length + 1, 1
@@ -83,9 +83,7 @@ class LEGO(ScratchpadTask):
         return len(self.chain(question)[0])
 
     def chain(self, question: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
-        """Return the clauses (variable, sign, previous variable; the first one has "1" instead), and the queried
-        variable.
-        """
+        """Return the clauses (variable, sign, previous variable, or "1" in the first), and the queried one."""
         clauses = [(question[0], question[1][0], question[1][1:])]
         for n in range(2, len(question) - 2, 3):
             variable, sign, previous = question[n : n + 3]
@@ -138,18 +136,16 @@ class LEGO(ScratchpadTask):
                 break
         return steps
 
-    def _question(
+    def _make_pairs(
         self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], query: Int[Tensor, "b one"]
-    ) -> Int[Tensor, "b w"]:
+    ) -> Pairs:
         """Return the chains with these names and values (1: +1, 0: −1) that query the variable with index `query`."""
         opposite, same, mark = self.ids([OPPOSITE, SAME, QUERY])
         signs = torch.where(positive[:, 1:] == positive[:, :-1], same, opposite)
         clauses = torch.stack([names[:, 1:], signs, names[:, :-1]], 2).flatten(1)
-        question = [names[:, :1], self._values(positive[:, :1]), clauses]
-        return torch.cat([*question, torch.full((len(names), 1), mark), names.gather(1, query)], 1)
-
-    def _answer(self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], query: Int[Tensor, "b one"]) -> Tensor:
-        return self._values(positive.gather(1, query))
+        first = [names[:, :1], self._values(positive[:, :1])]
+        asked = [torch.full((len(names), 1), mark), names.gather(1, query)]
+        return Pairs(torch.cat([*first, clauses, *asked], 1), self._values(positive.gather(1, query)))
 
     def _values(self, positive: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]:
         low, high = self.ids([LOW, HIGH])

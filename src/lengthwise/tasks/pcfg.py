@@ -109,9 +109,7 @@ class PCFG(FiniteTask):
         return _examples(length, self.sizes[length], self.longest)
 
     def widths(self, length: int) -> tuple[int, int]:
-        """Return the widths of this length's examples; for a trained length those up to it, because a batch mixes
-        lengths.
-        """
+        """Return the widths at this length; for a trained length, those up to it, because a batch mixes lengths."""
         self.check_length(length)
         sets = [self.all_examples(n) for n in (range(1, length + 1) if length <= self.longest_trained else [length])]
         return max(s.questions.shape[1] for s in sets), max(s.answers.shape[1] for s in sets)
@@ -147,9 +145,7 @@ _ARGUMENTS = [",".join(kind)[::-1] for kind in KINDS]  # what follows a function
 
 @lru_cache(maxsize=64)
 def _examples(length: int, size: int, longest: int) -> Pairs:
-    """Return the first `size` examples with `length` functions and an answer of at most `longest` symbols, always the
-    same.
-    """
+    """Return the first `size` examples of `length` functions whose answers have at most `longest` symbols."""
     questions, answers = [], []
     for question in draw_questions(length):
         answer = answer_to(question, longest)
@@ -162,9 +158,7 @@ def _examples(length: int, size: int, longest: int) -> Pairs:
 
 
 def draw_questions(length: int) -> Iterator[list[int]]:
-    """Yield random trees with a short enough text as word ids, without end. They are always the same and repeat no
-    string.
-    """
+    """Yield random trees with a short enough text as word ids, always the same ones. No string is repeated."""
     letters = [len(word) + 1 for word in WORDS]
     seen: set[int] = set()
     for block in count():
@@ -246,9 +240,7 @@ def answer_to(question: Sequence[int], longest: int) -> list[int] | None:
     """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full."""
 
     def argument(start: int) -> tuple[list[int] | None, int]:
-        """Return the value of the argument that starts at an index (None if it is longer than `longest`),
-        and its end.
-        """
+        """Return the value of the argument that starts here (None if longer than `longest`), and its end."""
         word = question[start]
         if word > _COMMA:
             stop = next((n for n in range(start, len(question)) if question[n] <= _COMMA), len(question))

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, split
+from lengthwise.tasks.pairs import NO_WORD, Pairs, split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
 from lengthwise.tasks.sequences import DIGITS, combinations
 
@@ -46,18 +46,18 @@ class Polynomial(ScratchpadTask):
         super().__init__([*DIGITS, MINUS, PLUS, TIMES, COLON], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         x = torch.randint(-LARGEST_X, LARGEST_X + 1, (count, 1), generator=generator)
         coefficients = torch.randint(-LARGEST, LARGEST + 1, (count, length), generator=generator)
         degrees = torch.randint(DEGREES, (count, length), generator=generator)
-        return LazyPairs((x, coefficients, degrees), self._question, _value)
+        return self._make_pairs(x, coefficients, degrees)
 
     def all_examples(self, length: int) -> Pairs | None:
         choices = combinations([2 * LARGEST_X + 1] + [2 * LARGEST + 1] * length + [DEGREES] * length)
         if choices is None:
             return None
         x, coefficients, degrees = choices.split([1, length, length], 1)
-        return LazyPairs((x - LARGEST_X, coefficients - LARGEST, degrees), self._question, _value).compute()
+        return self._make_pairs(x - LARGEST_X, coefficients - LARGEST, degrees)
 
     def widths(self, length: int) -> tuple[int, int]:
         return 3 + 5 * length - 1, 1
@@ -115,9 +115,9 @@ class Polynomial(ScratchpadTask):
         each = {"input": 4 * length, "computation": 13 * length, "output": 3 * length, "variables": length}
         return length, {**each, "remaining": (length - 1) * (5 * length - 2) // 2}
 
-    def _question(
+    def _make_pairs(
         self, x: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]
-    ) -> Int[Tensor, "b w"]:
+    ) -> Pairs:
         minus, plus, times, colon = self.ids([MINUS, PLUS, TIMES, COLON])
 
         def signed(values: Tensor) -> list[Tensor]:
@@ -126,11 +126,7 @@ class Polynomial(ScratchpadTask):
         first = torch.cat([*signed(x), torch.full_like(x, colon)], 1)
         marks = [torch.full_like(degrees, mark) for mark in (times, plus)]
         terms = torch.stack([*signed(coefficients), marks[0], degrees, marks[1]], 2).flatten(1)[:, :-1]
-        return torch.cat([first, terms], 1)
-
-
-def _value(x: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]) -> Tensor:
-    return (coefficients * x**degrees).sum(1, keepdim=True) % 10
+        return Pairs(torch.cat([first, terms], 1), (coefficients * x**degrees).sum(1, keepdim=True) % 10)
 
 
 def _spaced(number: int) -> str:

@@ -33,8 +33,8 @@ class Recall(SequenceTask):
     halves up, so 0.5 is the later of two middle pairs. None, the default, is a random depth: every pair with equal
     probability. With a fixed depth, a model can find the pair by its position and ignore the key.
 
-    `queries`: the number of keys that are asked for, each drawn uniformly from the pairs. With more than one, the answer
-    repeats each key before its value, so a sequence has more targets to learn from. Two queries:
+    `queries`: the number of keys that are asked for, each drawn uniformly from the pairs. With more than one, the
+    answer repeats each key before its value, so a sequence has more targets to learn from. Two queries:
 
         inputs   BOS k7 v2 k1 v5 k4 v5 ?  k1 k7  SEP k1 v5 k7 v2
         targets  k7  v2 k1 v5 k4 v5 ?  k1 k7 SEP k1  v5 k7 v2 EOS

@@ -1,4 +1,4 @@
-"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer, and graded."""
+"""Scratchpads: the steps that lead to an answer. They are written before it, parsed and graded."""
 
 import re
 from abc import abstractmethod
@@ -191,9 +191,7 @@ class ScratchpadTask(SequenceTask):
 
     @abstractmethod
     def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
-        """Return the largest number of steps at a length, and for each component the largest number of words in all
-        steps.
-        """
+        """Return the largest number of steps at a length, and that of words in all steps for each component."""
 
     # ---- derived from these methods ----------------------------------------------------------------------------
 
@@ -213,9 +211,7 @@ class ScratchpadTask(SequenceTask):
         return super().pack(pairs if self.selected is None else Pairs(pairs.questions, self._prepend_steps(pairs)))
 
     def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
-        """Like `SequenceTask.texts`. With a scratchpad the target is exactly the text that the study's repository
-        writes.
-        """
+        """Like `SequenceTask.texts`. With a scratchpad the target is exactly that of the study's repository."""
         if self.selected is None:
             return super().texts(batch, wording)
         if wording != "repository":

@@ -1,7 +1,6 @@
 """Tasks of a question and an answer in words. Each word is one token, so every text survives encoding and decoding."""
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
+from lengthwise.tasks.base import AnswerTask, Baseline, Batch, GradedAnswers, exact_match, generator
+from lengthwise.tasks.pairs import NO_WORD, Pairs, close_gaps, draw_distinct, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
 from lengthwise.user_classes import source_location
 
@@ -53,18 +51,12 @@ class SequenceTask(AnswerTask):
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
-        if not self.words:
+        if not self.words or len({word for word in self.words if isinstance(word, str)}) < len(self.words):
             raise ConfigError(
-                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word "
-                "of its questions and answers to super().__init__"
+                f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, because "
+                f"each is one token, got {list(self.words)!r:.80}; pass every word of its questions and answers to "
+                "super().__init__, each once"
             )
-        for word, count in Counter(self.words).items():
-            if count > 1 or not isinstance(word, str):
-                problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
-                raise ConfigError(
-                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, "
-                    f"because each is one token, got {problem}"
-                )
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
         self._word_id = {word: n for n, word in enumerate(self.words)}
@@ -73,7 +65,7 @@ class SequenceTask(AnswerTask):
     # ---- defined by a subclass ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs | LazyPairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         """Draw `count` independent examples of exactly this length, from both splits together."""
 
     def kinds(self, length: int) -> int:
@@ -85,11 +77,9 @@ class SequenceTask(AnswerTask):
         """
         return 1
 
-    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs | LazyPairs:
-        """Draw one independent example of each of these kinds. Needed if there are several; `draw` draws the kinds
-        uniformly.
-        """
-        raise NotImplementedError
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs:
+        """Draw one independent example of each of these kinds. `draw` draws the kinds uniformly."""
+        return self.draw(generator, len(kinds), length)
 
     def add_random_words(self, pairs: Pairs, generator: torch.Generator, length: int) -> Pairs:
         """Return the pairs with words that are drawn each time that a question is used, such as index hints. By default
@@ -131,9 +121,7 @@ class SequenceTask(AnswerTask):
         return None
 
     def lengths(self) -> Sequence[int] | None:
-        """Return all lengths that have examples if the questions are a finite set, or None if every length has
-        examples.
-        """
+        """Return all lengths with examples if the questions are a finite set, or None if every length has some."""
         return None
 
     def split_examples(self, examples: Pairs, length: int) -> dict[str, Pairs]:
@@ -159,8 +147,9 @@ class SequenceTask(AnswerTask):
         return self.pack(self._draw_pairs(generator, batch, length, split))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        count = longest - shortest + 1
-        pairs = [self._draw_pairs(generator(seed, "fixed", n), 1, shortest + n % count, "train") for n in numbers]
+        lengths = range(shortest, longest + 1, self.length_step)
+        draws = [(generator(seed, "fixed", n), lengths[n % len(lengths)]) for n in numbers]
+        pairs = [self._draw_pairs(g, 1, length, "train") for g, length in draws]
         return self.pack(Pairs.join(pairs))  # all in one call, because packing takes longer than drawing
 
     def _draw_pairs(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
@@ -168,21 +157,20 @@ class SequenceTask(AnswerTask):
         if pools := self._pools(length):
             pairs = pools[split][torch.randint(len(pools[split]), (count,), generator=generator)]
         else:
-            pairs = draw_pairs(lambda n: self.draw(generator, n, length), count, split, distinct=False)
+            pairs = draw_pairs(lambda n: self.draw(generator, n, length), count, split)
         return self.add_random_words(pairs, generator, length)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
         g = generator(seed, split, length)
+        num_kinds = self.kinds(length)
         if pools := self._pools(length):
             pairs = pools[split]
-        elif (num_kinds := self.kinds(length)) > 1:
-            order = torch.randperm(num_kinds, generator=g)  # so that any kind can be one that has one example more
-            pairs = draw_balanced(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
-        else:
-            pairs = draw_pairs(lambda n: self.draw(g, n, length), count, split, distinct=True)
-            return self.pack(self.add_random_words(pairs, g, length))
-        pairs = pairs[torch.randperm(len(pairs), generator=g)[:count]]  # no question twice
+        else:  # in a random order, so that any kind can be one that has one example more
+            order = torch.randperm(num_kinds, generator=g)
+            pairs = draw_distinct(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
+        if pools or num_kinds > 1:
+            pairs = pairs[torch.randperm(len(pairs), generator=g)[:count]]  # no question twice
         return self.pack(self.add_random_words(pairs, g, length))
 
     def available(self, length: int, split: str = "test") -> int | None:
@@ -251,9 +239,7 @@ class SequenceTask(AnswerTask):
         return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer,
-        followed by EOS.
-        """
+        """Grade generated answers: 1 for exactly the words of the answer, followed by EOS."""
         correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
         unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
         return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.pairs import LazyPairs, Pairs, digits, split
+from lengthwise.tasks.pairs import Pairs, digits, split
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
 from lengthwise.tasks.sequences import DIGITS, combinations
 
@@ -77,13 +77,13 @@ class Sorting(ScratchpadTask):
             raise ConfigError(f"Sorting.symbols is {symbols}, but items=numbers has no symbols; leave symbols out")
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**MAX_DIGITS)
-        return self.lazy_pairs(torch.randint(low, high, (count, length), generator=generator))
+        return self._make_pairs(torch.randint(low, high, (count, length), generator=generator))
 
     def all_examples(self, length: int) -> Pairs | None:
         items = combinations([self.symbols] * length) if self.items == "symbols" else None
-        return None if items is None else self.lazy_pairs(items).compute()
+        return None if items is None else self._make_pairs(items)
 
     def widths(self, length: int) -> tuple[int, int]:
         width = length if self.items == "symbols" else (MAX_DIGITS + 1) * length - 1
@@ -132,9 +132,7 @@ class Sorting(ScratchpadTask):
         return length, {"input": numbers, "computation": length, "output": numbers, "remaining": rest}
 
     def _selections(self, question: Sequence[str]) -> list[tuple[list[str], list[str], list[list[str]]]]:
-        """Return for each step of selection sort: the first item, the smallest, and the other items after swapping
-        these two.
-        """
+        """Return for each step of selection sort: the first item, the smallest, and the items that remain."""
         steps, rest = [], list(self.split_items(question))
         while rest:
             first, least = rest[0], min(rest, key=self._rank)
@@ -146,8 +144,8 @@ class Sorting(ScratchpadTask):
     def _rank(self, item: list[str]) -> int:
         return int("".join(item)) if self.items == "numbers" else self._word_id[item[0]]
 
-    def lazy_pairs(self, items: Int[Tensor, "b n"]) -> LazyPairs:
-        return LazyPairs((items,), self._to_words, lambda rows: self._to_words(rows.sort(1).values))
+    def _make_pairs(self, items: Int[Tensor, "b n"]) -> Pairs:
+        return Pairs(self._to_words(items), self._to_words(items.sort(1).values))
 
     def _to_words(self, items: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
         """Return symbol ids unchanged, and numbers as digits with commas between the numbers."""

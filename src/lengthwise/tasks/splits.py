@@ -37,9 +37,7 @@ def hash_words(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
 
 @lru_cache(maxsize=256)
 def _multipliers(length: int) -> Tensor:
-    """Return a fixed odd pseudo-random number for each index (splitmix64). They make the hash depend on the order of
-    words.
-    """
+    """Return a fixed odd pseudo-random number for each index (splitmix64), so that the order of words counts."""
     return mix_bits(torch.arange(1, length + 1) * _to_signed(0x9E3779B97F4A7C15)) | 1
 
 

@@ -1,6 +1,5 @@
 """Tagging of named entities: a training set is memorized, and its sentences are then joined to longer texts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,7 @@ from lengthwise.config import ConfigError
 from lengthwise.downstream.conll import TaggedSentences, read_conll
 from lengthwise.downstream.invented_names import SENTENCES, invented_sentences
 from lengthwise.metrics import ENTITY_F1
-from lengthwise.tasks.base import Baseline, Batch, generator
-from lengthwise.tasks.pooled import PooledTask, ratio_of_sums
+from lengthwise.tasks.base import Baseline, Batch, PooledTask, generator
 from lengthwise.tasks.splits import shuffled
 from lengthwise.tasks.text_answers import absolute
 
@@ -106,9 +104,6 @@ class Tagging(PooledTask):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Check the values, make the path absolute, and fill in the hash. With a `sha256` the file is not read yet."""
-        sha256 = settings["sha256"]
-        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ConfigError(f"Tagging.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         for name in ("sentences", "seed"):
             if settings[name] < 0:
                 raise ConfigError(f"Tagging.{name} must be at least 0, got {settings[name]}")
@@ -117,7 +112,7 @@ class Tagging(PooledTask):
             raise ConfigError(
                 f'Tagging.seed is that of the corpus "{INVENTED}", got {settings["seed"]} with a file; leave it out'
             )
-        return settings if sha256 else {**settings, "sha256": corpus(settings).sha256}
+        return settings if settings["sha256"] else {**settings, "sha256": corpus(settings).sha256}
 
     @classmethod
     def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,9 +137,7 @@ class Tagging(PooledTask):
         return self.pack((first + starts) % self.size, [length] * len(new), new - starts)
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return texts that begin at different sentences, in an order that `seed` decides. See
-        `Task.fixed_examples`.
-        """
+        """Return texts that begin at different sentences, in an order that `seed` decides."""
         if numbers and max(numbers) >= self.size:
             raise ConfigError(
                 f"train_examples must be at most {self.size:,}, got {max(numbers) + 1:,}: Tagging has no more sentences"
@@ -163,9 +156,7 @@ class Tagging(PooledTask):
         return -(-self.size // length)
 
     def pack(self, starts: Int[Tensor, " b"], lengths: Sequence[int], skipped: Tensor | None = None) -> TaggedBatch:
-        """Return texts of so many sentences from each start. `skipped`: how many of their first sentences are not
-        scored.
-        """
+        """Return texts of so many sentences from each start. The first `skipped` sentences are not scored."""
         begin, end = self._starts[starts], self._starts[starts + torch.tensor(lengths, dtype=torch.int64)]
         slot = begin[:, None] + torch.arange(int((end - begin).max()) if len(starts) else self.tokens(1))
         inside = slot < end[:, None]
@@ -241,11 +232,22 @@ class Tagging(PooledTask):
             )
 
 
+def ratio_of_sums(numerators: Float[Tensor, " b"], denominators: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    """Return numbers whose mean is Σ numerators / Σ denominators, or 0 if all denominators are 0.
+
+    Each is the ratio plus the first-order influence of its example, so the standard error of their mean is that of the
+    ratio by the delta method.
+    """
+    mean = denominators.mean()
+    if mean == 0:
+        return torch.zeros_like(numerators)
+    ratio = numerators.sum() / denominators.sum()
+    return ratio + (numerators - ratio * denominators) / mean
+
+
 @dataclass(frozen=True)
 class Entities:
-    """The entities in rows of labels. `begins`: an entity begins at this slot. `kinds`: its type. `ends`: the slot
-    after it.
-    """
+    """Entities in rows of labels: whether one begins at a slot, its type, and the slot after it."""
 
     begins: Bool[Tensor, "b t"]
     kinds: Int[Tensor, "b t"]

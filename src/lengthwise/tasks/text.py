@@ -1,6 +1,5 @@
 """Language modelling of bytes or tokens, on the user's own text or on Python's standard library."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -114,17 +113,15 @@ class Text(Task):
                 "has changed; restore the old text, or leave sha256 out"
             )
         self.documents = self.data.documents
-        self.unit = self.data.unit  # type: ignore[misc]
-        self.vocab_size = self.output_size = self.data.vocab_size
+        self.unit = self.data.vocabulary.unit  # type: ignore[misc]
+        self.vocab_size = self.output_size = self.data.vocabulary.vocab_size
         self.text_tokenizer, self.tokenizer_sha256 = self.data.tokenizer, self.data.tokenizer_sha256
         longest = self.documents["test"].longest
         self.chunk = chunk if longest >= chunk else 1 << (longest.bit_length() - 1)
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Check the values, make the path absolute, and fill in the text's hash. With a `sha256` the text is not read
-        yet.
-        """
+        """Check the values, make the path absolute, and fill in the hash. With a `sha256` the text is not read yet."""
         validation, sha256 = settings["validation"], settings["sha256"]
         if not 0 < validation < 1:
             raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
@@ -138,8 +135,6 @@ class Text(Task):
                 f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; "
                 "omit one"
             )
-        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         path = in_memory.absolute(settings["path"])
         if path != path.encode("utf-8", "replace").decode():
             raise ConfigError(f"the file name {path!r} is not valid UTF-8, so it cannot be stored; rename it")
@@ -223,10 +218,8 @@ class Text(Task):
         return [{"input": self.readable(i), "target": self.readable(t), "length": len(t)} for i, t in pairs]
 
     def readable(self, tokens: list[int]) -> str:
-        """ "Return tokens as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`,
-        and `<BOS>`.
-        """
-        start = "<BOS>" if tokens[:1] == [self.data.bos] else ""
+        """Return tokens as readable text, like `readable`, with `<BOS>` for the token BOS."""
+        start = "<BOS>" if tokens[:1] == [self.data.vocabulary.bos] else ""
         return start + readable(self.data.tokenizer.decode(tokens[1:] if start else tokens))
 
     def provenance(self) -> dict[str, str | int]:
@@ -273,7 +266,7 @@ class Text(Task):
     def _batch(self, documents: Documents, starts: Int[Tensor, " b"], length: int, scored: int | None = None) -> Batch:
         """Return windows of the documents whose last `scored` tokens count; None: all."""
         targets = documents.read(starts, length)
-        inputs = torch.cat([torch.full_like(targets[:, :1], self.data.bos), targets[:, :-1]], 1)
+        inputs = torch.cat([torch.full_like(targets[:, :1], self.data.vocabulary.bos), targets[:, :-1]], 1)
         is_scored = torch.arange(length) >= length - (length if scored is None else scored)
         return Batch(inputs, targets, is_scored.expand(targets.shape))
 

@@ -1,7 +1,6 @@
 """Tasks of published benchmarks: a text is the input, a text is the answer, and a tokenizer turns both into tokens."""
 
 import hashlib
-import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,7 @@ from lengthwise.config import ConfigError
 from lengthwise.corpora.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer
 from lengthwise.downstream.examples import Example, ExampleSet
 from lengthwise.downstream.metrics import AnswerScores
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
+from lengthwise.tasks.base import AnswerTask, Baseline, Batch, GradedAnswers, exact_match, generator
 from lengthwise.tasks.splits import shuffled
 from lengthwise.tasks.text import readable
 
@@ -92,19 +90,15 @@ class TextAnswers(AnswerTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Check the values, make the paths absolute, and fill in the hash. With a `sha256` the files are
-        not read yet.
-        """
-        name, sha256 = cls.__name__, settings["sha256"]
-        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ConfigError(f"{name}.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
+        """Check the values, make paths absolute, and fill in the hash. With a `sha256` no file is read yet."""
+        name = cls.__name__
         if settings["answer"] < 0:
             raise ConfigError(
                 f"{name}.answer must be at least 0 tokens (0: the default of the data set), got {settings['answer']}"
             )
         paths = {key: absolute(settings[key], built_in, name, key) for key, built_in in BUILT_IN.items()}
         settings = {**settings, **paths}
-        if not sha256:
+        if not settings["sha256"]:
             settings["sha256"] = identity(open_tokenizer(settings["tokenizer"]), cls.open_examples(settings))
         return settings
 
@@ -139,9 +133,7 @@ class TextAnswers(AnswerTask):
         return self.pack(split, numbers, [length] * len(numbers))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return training examples, each under one number, in an order that `seed` decides. See
-        `Task.fixed_examples`.
-        """
+        """Return training examples, each under one number, in an order that `seed` decides."""
         size = self.data.count("train")
         if numbers and max(numbers) >= size:
             raise ConfigError(
@@ -185,9 +177,7 @@ class TextAnswers(AnswerTask):
         return [self.text_tokenizer.decode(answer).decode("utf-8", "replace").strip()]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Score generated texts by the data set's metric, with all references. An empty text is unreadable, unless it
-        is right.
-        """
+        """Score generated texts by the data set's metric. An empty text is unreadable, unless it is right."""
         examples = self._examples_of(batch)
         texts = [words[0] for words in generated]
         scores = self._scores(texts, batch)
@@ -198,9 +188,7 @@ class TextAnswers(AnswerTask):
         return GradedAnswers(torch.tensor(scores.examples, dtype=torch.float64), details, unreadable)
 
     def baselines(self) -> list[Baseline]:
-        """Return the most frequent of the first answers in training; a model that is no better has not learned the
-        task.
-        """
+        """Return the most frequent of the first answers in training, which is the floor."""
         return [Baseline(name="constant answer", scores=self._constant_answer, floor=True, fitted_on=self.identity)]
 
     def _constant_answer(self, batch: Batch, lengths: Sequence[int]) -> Tensor:
@@ -260,9 +248,7 @@ BUILT_IN = {"path": DEMO, "tokenizer": ByteTokenizer.name}  # settings that are 
 
 
 def absolute(text: str, built_in: str, task: str, name: str) -> str:
-    """Return an absolute path; the name of something built in, and that of a tokenizer which is no file, are returned
-    unchanged.
-    """
+    """Return an absolute path. Names of what is built in, and of a tokenizer that is no file, are unchanged."""
     if not text.strip() or "\0" in text:
         raise ConfigError(f'{task}.{name} must be a path or "{built_in}", got {text!r}')
     try:
@@ -278,9 +264,7 @@ def identity(tokenizer: Tokenizer, examples: ExampleSet) -> str:
 
 
 def most_frequent(data: ExampleSet) -> str:
-    """Return the most frequent first answer of training examples at equal distances, at most
-    `CONSTANT_ROWS` of them.
-    """
+    """Return the most frequent first answer of at most `CONSTANT_ROWS` training examples at equal distances."""
     count = data.count("train")
     numbers = range(0, count, -(-count // CONSTANT_ROWS))
     return Counter(data.example("train", n).references[0] for n in numbers).most_common(1)[0][0]

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from lengthwise.config import ConfigError
 from lengthwise.corpora import in_memory
 from lengthwise.corpora.manifest import SPLITS, Manifest, is_prepared
 from lengthwise.corpora.prepared import PreparedCorpus
-from lengthwise.corpora.shards import TokenReader
 from lengthwise.corpora.tokenizers import ByteTokenizer, Tokenizer
 
 MAX_ORDER = 3  # of n-grams
@@ -26,19 +26,19 @@ MAX_CACHED = 2  # texts whose n-gram counts a process keeps
 _models: OrderedDict[str, NgramModel] = OrderedDict()  # by `fitted_on`
 
 
-class Documents(ABC):
-    """The documents of a split, one after another. Their tokens are numbered from 0."""
+class Documents:
+    """The documents of a split, one after another. Their tokens are numbered from 0.
 
-    def __init__(self, lengths: Int[Tensor, " d"]):
-        self.lengths = lengths
+    `read(starts, length)` returns `length` tokens from each start, int64 [b, length]; each window lies within one
+    document. Memory for the places of documents is 24 bytes each.
+    """
+
+    def __init__(self, lengths: Int[Tensor, " d"], read: Callable[[Int[Tensor, " b"], int], Int[Tensor, "b t"]]):
+        self.lengths, self.read = lengths, read
         self.starts = lengths.cumsum(0) - lengths
         self.longest = int(lengths.max())
         self._window_counts: tuple[int, Tensor] | None = None  # length, and the number of windows up to each document
         self._chunks: dict[int, Tensor] = {}
-
-    @abstractmethod
-    def read(self, starts: Int[Tensor, " b"], length: int) -> Int[Tensor, "b t"]:
-        """Return `length` tokens from each start, int64. Each window lies within one document."""
 
     @property
     def size(self) -> int:
@@ -64,36 +64,26 @@ class Documents(ABC):
         return self._chunks[size]
 
 
-class DocumentsInMemory(Documents):
-    """Documents of bytes, in one tensor."""
-
-    def __init__(self, documents: list[bytes]):
-        super().__init__(torch.tensor([len(document) for document in documents]))
-        self.data = torch.frombuffer(bytearray(b"".join(documents)), dtype=torch.uint8)
-
-    def read(self, starts: Int[Tensor, " b"], length: int) -> Int[Tensor, "b t"]:
-        return self.data[starts[:, None] + torch.arange(length)].long()
+def documents_in_memory(documents: list[bytes]) -> Documents:
+    """Return documents of bytes, which are in memory as one tensor."""
+    data = torch.frombuffer(bytearray(b"".join(documents)), dtype=torch.uint8)
+    lengths = torch.tensor([len(document) for document in documents])
+    return Documents(lengths, lambda starts, length: data[starts[:, None] + torch.arange(length)].long())
 
 
-class DocumentsOnDisk(Documents):
-    """Documents of tokens in the shards of a prepared corpus. Memory grows with their number (24 bytes each), not their
-    size.
-    """
-
-    def __init__(self, lengths: NDArray[np.int64], reader: TokenReader):
-        super().__init__(torch.from_numpy(lengths))
-        self._reader = reader
-
-    def read(self, starts: Int[Tensor, " b"], length: int) -> Int[Tensor, "b t"]:
-        return torch.from_numpy(self._reader.read(starts.numpy(), length))
+def documents_on_disk(corpus: PreparedCorpus, split: str) -> Documents:
+    """Return the documents of a split of a prepared corpus, whose tokens are read when they are needed."""
+    reader = corpus.reader(split)
+    lengths = torch.from_numpy(corpus.lengths(split))
+    return Documents(lengths, lambda starts, length: torch.from_numpy(reader.read(starts.numpy(), length)))
 
 
 class TextData(ABC):
     """What `Text` needs to know about its text.
 
     `name`: for messages. `sha256`: identifies the documents, their tokens and, for a prepared corpus, their split.
-    `validation`: the share that is held out. `documents`: by split, "train" and "test". `unit`, `vocab_size`,
-    `target_size`, `bos`: those of the tokenizer.
+    `validation`: the share that is held out. `documents`: by split, "train" and "test". `vocabulary`: what has the
+    `unit`, `vocab_size`, `target_size` and `bos` of the tokenizer.
     """
 
     name: str
@@ -101,10 +91,7 @@ class TextData(ABC):
     validation: float
     documents: dict[str, Documents]
     tokenizer_sha256: str = ""  # of a trained tokenizer
-    unit: str
-    vocab_size: int
-    target_size: int
-    bos: int
+    vocabulary: Tokenizer | Manifest
 
     @property
     def fitted_on(self) -> str:
@@ -125,19 +112,15 @@ class TextData(ABC):
         """Return the tokens in which n-grams are counted, and the lengths of their documents."""
 
     def nats(self, targets: NDArray[np.int64], order: int) -> NDArray[np.float64]:
-        """Return -log P of every target [b, t] in an n-gram model of this order; 0 makes all tokens equally
-        probable.
-        """
+        """Return -log P of every target [b, t] in an n-gram model of this order; 0 is the uniform distribution."""
         return self._ngram_model().nats(targets, order)
 
     def _ngram_model(self) -> NgramModel:
-        """Return the n-gram model of the training text. A process caches it, because all runs of a study have the same
-        text.
-        """
+        """Return the n-gram model of the training text. It is cached, because all runs of a study have one text."""
         key = self.fitted_on
         if key not in _models:
             tokens, lengths = self.ngram_text()
-            _models[key] = NgramModel(tokens, lengths, order=MAX_ORDER, symbols=self.target_size)
+            _models[key] = NgramModel(tokens, lengths, order=MAX_ORDER, symbols=self.vocabulary.target_size)
         _models.move_to_end(key)
         while len(_models) > MAX_CACHED:
             _models.popitem(last=False)
@@ -150,10 +133,9 @@ class TextInMemory(TextData):
     def __init__(self, path: str, glob: str, validation: float):
         self.corpus = in_memory.read(path, glob)
         self.name, self.sha256, self.validation = self.corpus.name, self.corpus.sha256, validation
-        _copy_sizes(ByteTokenizer(), self)
-        train, test = self.corpus.split(validation)
-        self._train = DocumentsInMemory(train)
-        self.documents = {"train": self._train, "test": DocumentsInMemory(test)}
+        self.vocabulary = ByteTokenizer()
+        splits = zip(("train", "test"), self.corpus.split(validation), strict=True)
+        self.documents = {split: documents_in_memory(documents) for split, documents in splits}
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -169,7 +151,8 @@ class TextInMemory(TextData):
         return facts
 
     def ngram_text(self) -> tuple[NDArray[np.unsignedinteger], list[int]]:
-        return self._train.data.numpy(), self._train.lengths.tolist()
+        documents = self.corpus.split(self.validation)[0]
+        return np.frombuffer(b"".join(documents), np.uint8), list(map(len, documents))
 
 
 class PreparedText(TextData):
@@ -180,10 +163,9 @@ class PreparedText(TextData):
         manifest = self.corpus.manifest
         self.name, self.sha256, self.validation = self.corpus.folder.name, manifest.sha256, manifest.validation
         self.tokenizer_sha256 = manifest.tokenizer_sha256
-        _copy_sizes(manifest, self)
+        self.vocabulary = manifest
         self.documents = {
-            split: DocumentsOnDisk(self.corpus.lengths(name), self.corpus.reader(name))
-            for split, name in zip(("train", "test"), SPLITS, strict=True)
+            split: documents_on_disk(self.corpus, name) for split, name in zip(("train", "test"), SPLITS, strict=True)
         }
 
     @property
@@ -209,7 +191,7 @@ class PreparedText(TextData):
 
     def nats(self, targets: NDArray[np.int64], order: int) -> NDArray[np.float64]:
         """See `TextData.nats`. The unigram has the counts of the whole training split, and needs no other."""
-        size = self.target_size
+        size = self.vocabulary.target_size
         if order == 0:
             return np.full(targets.shape, math.log(size))
         if order > 1:
@@ -219,9 +201,7 @@ class PreparedText(TextData):
         return np.log(counts.sum() + distinct) - np.log(counts[targets] + distinct / size)
 
     def ngram_text(self) -> tuple[NDArray[np.unsignedinteger], list[int]]:
-        """Return every n-th document, with the smallest n that gives about `NGRAM_TOKENS` tokens; of a small corpus,
-        all.
-        """
+        """Return every n-th document, with the smallest n that gives about `NGRAM_TOKENS` tokens."""
         documents = self.documents["train"]
         step = -(-documents.size // NGRAM_TOKENS)
         lengths = documents.lengths[::step]
@@ -232,15 +212,8 @@ class PreparedText(TextData):
         return np.concatenate(tokens).astype(self.corpus.manifest.dtype), lengths[used].tolist()
 
 
-def _copy_sizes(source: Tokenizer | Manifest, data: TextData) -> None:
-    data.unit, data.vocab_size = source.unit, source.vocab_size
-    data.target_size, data.bos = source.target_size, source.bos
-
-
 def open_text(path: str, glob: str, validation: float) -> TextData:
-    """Return the text at `path`. A folder that `lengthwise tokenize` wrote has its own split, so `validation` does not
-    count.
-    """
+    """Return the text at `path`. `validation` does not count for a prepared corpus, which has its own split."""
     path = in_memory.absolute(path)
     return PreparedText(path) if is_prepared_text(path) else TextInMemory(path, glob, validation)
 
@@ -251,10 +224,9 @@ def is_prepared_text(path: str) -> bool:
 
 
 def identity(path: str, glob: str, validation: float, default: float) -> dict[str, Any]:
-    """Return the hash of a text and the share that is held out. Raise `ConfigError` if a prepared corpus has another
-    share.
+    """Return the hash of a text and the share that is held out.
 
-    `default`: the share that stands for that of a prepared corpus.
+    Raise `ConfigError` if a prepared corpus has another share; `default` stands for any share.
     """
     if not is_prepared_text(path):
         return {"sha256": in_memory.read(path, glob).sha256, "validation": validation}

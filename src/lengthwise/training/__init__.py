@@ -1,6 +1,6 @@
 """Training in plain PyTorch. It can be interrupted at any time; on a CPU the final weights are bitwise the same."""
 
-from lengthwise.training.loop import load_trained, load_weights, train
+from lengthwise.training.loop import load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError
 from lengthwise.training.setup import build, check_training
 from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning
@@ -17,7 +17,6 @@ __all__ = [
     "build",
     "check_step",
     "check_training",
-    "load_trained",
     "load_weights",
     "measure_step",
     "train",

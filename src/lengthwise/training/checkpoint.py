@@ -37,7 +37,7 @@ class RunFolder:
         """Create the folder, and delete partial files that a killed process left."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for partial in self.path.glob(".*.safetensors.*.tmp"):
+            for partial in self.path.glob(".lengthwise-*"):  # drafts of `cache_folder.writing`
                 partial.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot use the folder {self.path}: {error.strerror}; give another one") from error
@@ -55,12 +55,9 @@ class RunFolder:
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write the checkpoint after `step` steps, and delete all but the newest two."""
         self.require_unchanged()
-        write(self._checkpoint(step), tensors, self._facts(state={"step": step, **state}))
+        write(self.path / f"checkpoint-{step:08d}.safetensors", tensors, self._facts(state={"step": step, **state}))
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
-
-    def _checkpoint(self, step: int) -> Path:
-        return self.path / f"checkpoint-{step:08d}.safetensors"
 
     def load_newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return tensors and state of the newest intact checkpoint. Damaged ones are moved aside with a warning."""
@@ -96,9 +93,7 @@ class RunFolder:
         return tensors, self._verified_fact(self.weights, facts, "trained")
 
     def load_final_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Like `load_final`, but return None if the weights are missing or damaged. Damaged ones are moved aside with a
-        warning.
-        """
+        """Like `load_final`, but return None without intact weights. Move damaged ones aside with a warning."""
         if not os.path.lexists(self.weights):
             return None
         try:
@@ -166,9 +161,7 @@ def whole_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly
-    the model's.
-    """
+    """Copy `tensors` into the model. Raise `CheckpointError` unless names, shapes and dtypes are the model's."""
     targets = model_tensors(model)
     mismatch = {(n, t.shape, t.dtype) for n, t in targets.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
     if mismatch:
@@ -208,9 +201,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter
-    is there.
-    """
+    """Invert `optimizer_tensors`. Moments and step counts go to their parameter's device."""
     parameters = dict(model.named_parameters())
     optimizer.state.clear()
     for full_key, t in tensors.items():
@@ -223,9 +214,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: 
 
 
 def flatten(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint's parts as a file stores them: "model/NAME", "optimizer/NAME" and
-    "history/NAME".
-    """
+    """Return the tensors of a checkpoint's parts as a file has them: "model/NAME", "optimizer/NAME" and so on."""
     return {f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()}
 
 

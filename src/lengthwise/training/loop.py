@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from lengthwise.config import Run
 from lengthwise.models import Model
@@ -92,29 +90,12 @@ def _load_finished(files: RunFolder, device: torch.device | str, backend: str, r
     final = ranks.contents_of_first(files.load_final_or_none() if ranks.is_first else None)
     if final is None:
         return None
-    trained = _finished(files, *final, device, backend)
-    if ranks.is_first:
-        files.remove_checkpoints()
-    return trained
-
-
-def _finished(
-    files: RunFolder, tensors: dict[str, Tensor], fields: dict[str, Any], device: torch.device | str, backend: str
-) -> Trained:
+    tensors, fields = final
     model, task = build(files.run, device=device, backend=backend)
     load_model(model, tensors, files.weights)
+    if ranks.is_first:
+        files.remove_checkpoints()
     return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS})
-
-
-def load_trained(
-    folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
-) -> Trained | None:
-    """Load the result of `train` from its folder, or return None if the run is not finished. Damaged weights are moved
-    aside.
-    """
-    files = RunFolder(folder, run)
-    final = files.load_final_or_none()
-    return None if final is None else _finished(files, *final, device, backend)
 
 
 def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Model:

@@ -26,9 +26,7 @@ class PeakMemory:
             self.measures = release_freed_memory() and reset_peak()
 
     def bytes(self) -> int | None:
-        """Return the peak in bytes, or None where it cannot be measured: on other devices, and on CPUs
-        without Linux.
-        """
+        """Return the peak in bytes; None where it cannot be measured: on other devices and systems than Linux."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return resident("VmHWM") if self.device.type == "cpu" and self.measures else None
@@ -43,9 +41,7 @@ def release_freed_memory() -> bool:
 
 
 def reset_peak() -> bool:
-    """Let the peak of the resident memory (VmHWM) start again at the present value. Return whether the system allows
-    that.
-    """
+    """Let the peak of the resident memory (VmHWM) start again now. Return whether the system allows that."""
     with suppress(OSError):
         RESET_PEAK.write_text("5", encoding="ascii")
         return True

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -50,30 +50,24 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def use_process(threads: int) -> None:
-    """Configure threads and memory of a process of our own, such as a worker. Library code must not change its caller's
-    process.
-
-    If the C library cannot be told to keep memory (because it is not glibc), a run gives the same bits and may take
-    longer.
-    """
+    """Configure threads and memory of a process of our own, such as a worker; never those of a caller."""
     torch.set_num_threads(threads)
     keep_freed_memory()
 
 
-def keep_freed_memory() -> bool:
-    """Tell the C library to keep freed memory for later allocations. Returns whether that was possible.
+def keep_freed_memory() -> None:
+    """Tell the C library to keep freed memory for later allocations, if it is one that can (glibc).
 
     Every training step frees and allocates the same large tensors. Depending on earlier allocations, glibc returns them
     to the system and fetches them again page by page, which takes up to a sixth of a small model's step.
     """
-    try:
-        set_option = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library
-        return False
     trim_threshold, mmap_threshold = -1, -3
-    trim_set = bool(set_option(trim_threshold, 2**31 - 1))
-    # Larger allocations come from the system each time, so that they do not fragment the memory that is kept.
-    return bool(set_option(mmap_threshold, 2**30) or set_option(mmap_threshold, 2**25)) and trim_set
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        set_option = ctypes.CDLL(None).mallopt
+        set_option(trim_threshold, 2**31 - 1)
+        # Larger allocations come from the system each time, so that they do not fragment the memory that is kept.
+        if not set_option(mmap_threshold, 2**30):
+            set_option(mmap_threshold, 2**25)
 
 
 def seed_step(seed: int, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2, from PyTorch."""
+"""The forward and backward passes of a model on one device, or shared by several ranks with DDP or FSDP2."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -144,9 +144,7 @@ def whole(t: Tensor) -> Tensor:
 
 
 def divided_like(t: Tensor, target: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that all ranks have, if FSDP2 has divided the target, or the
-    tensor itself.
-    """
+    """Return this rank's part of a tensor, if FSDP2 has divided the target, or else the tensor itself."""
     if not hasattr(target, "full_tensor") or hasattr(t, "full_tensor"):
         return t
     from torch.distributed.tensor import DTensor, distribute_tensor

@@ -8,9 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run: `step` of `steps` are done. In the phase "evaluate" they count forward passes over all
-    lengths.
-    """
+    """The progress of a run: `step` of `steps` are done. In evaluation, these are forward passes over all lengths."""
 
     phase: Literal["train", "evaluate"]
     step: int
@@ -23,16 +21,11 @@ class Progress:
 
 
 class Stopped(Exception):
-    """Training or evaluation ended because `should_stop` returned True. Progress is saved, and the same
-    call continues.
-    """
+    """Training or evaluation ended because `should_stop` returned True. The same call continues."""
 
     def __init__(self, phase: str, step: int, steps: int):
         super().__init__(f"stopped at step {step} of {steps} ({phase}); run it again to continue")
         self.phase, self.step, self.steps = phase, step, steps
-
-    def __reduce__(self) -> tuple[type, tuple[str, int, int]]:  # it can be sent between processes
-        return type(self), (self.phase, self.step, self.steps)
 
 
 class TrainingError(ValueError):
@@ -57,15 +50,14 @@ class Pace:
 
 
 class Reporter:
-    """Call `on_progress` at most once in `every_seconds`, so that reports cost no noticeable time."""
+    """Call `on_progress` at most five times a second, so that reports cost no noticeable time."""
 
-    def __init__(self, on_progress: Callable[[Progress], None] | None, every_seconds: float = 0.2):
-        self.on_progress, self.every_seconds = on_progress, every_seconds
-        self.reported_at = float("-inf")
+    def __init__(self, on_progress: Callable[[Progress], None] | None):
+        self.on_progress, self.reported_at = on_progress, float("-inf")
 
     def is_due(self, last: bool = False) -> bool:
         """Return whether to report now. The last report is always due."""
-        return self.on_progress is not None and (last or time.perf_counter() - self.reported_at >= self.every_seconds)
+        return self.on_progress is not None and (last or time.perf_counter() - self.reported_at >= 0.2)
 
     def report(self, progress: Progress) -> None:
         self.reported_at = time.perf_counter()

@@ -52,8 +52,7 @@ class Ranks:
         return tuple(map(bool, shared.tolist()))
 
     def contents_of_first(self, contents: Contents | None) -> Contents | None:
-        """Return the contents of a file that rank 0 has read, with tensors on the CPU. Other ranks pass None.
-        Collective."""
+        """Return the contents of a file that rank 0 has read; other ranks pass None. Collective."""
         if self.size == 1:
             return contents
         described: list[Any] = [None]

@@ -54,9 +54,7 @@ def original_train_length(run: Run, task: Task) -> int:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them
-    afterwards.
-    """
+    """Seed the global generators of torch, NumPy and Python, which a user's class may use; restore them later."""
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -52,9 +52,7 @@ class Stopwatch:
         self._lap_at = now
 
     def totals(self) -> tuple[float, float]:
-        """Return the seconds of the whole training, with those before a checkpoint, and the seconds inside `with`
-        blocks.
-        """
+        """Return the seconds of the whole training, also before a checkpoint, and those inside `with` blocks."""
         self._read_events()
         return self._seconds_before + time.perf_counter() - self._started_at, self._busy
 

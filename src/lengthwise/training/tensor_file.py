@@ -6,9 +6,7 @@ is unpickled.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -16,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from lengthwise import cache_folder
+
 
 class CheckpointError(ValueError):
-    """A checkpoint or a weights file that cannot be written, read or used. The message is one line with what, why, what
-    to do.
-    """
+    """A checkpoint or a weights file cannot be written, read or used. The message is one line that says what to do."""
 
 
 class DamagedFile(CheckpointError):
@@ -32,30 +30,16 @@ class CheckpointWarning(UserWarning):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write `tensors` and `facts` to `path` atomically: after a crash or with a full disk, the old file or none is
-    there.
-
-    Raises `CheckpointError` if it cannot be written, and leaves no partial file.
-    """
+    """Write a file atomically (see `cache_folder.write`). Raise `CheckpointError` if that fails."""
     cpu_tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     metadata = {**facts, "sha256": digest(cpu_tensors, facts)}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        content = save(cpu_tensors, metadata)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        cache_folder.write(path, save(cpu_tensors, metadata))
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"cannot write {path}: {_reason(error)}; make room or choose another folder, then run it again: "
             "it continues from what was saved before"
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -94,14 +78,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()).rpartition("I/O error: ")[2] or type(error).__name__
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut. Windows needs no such call, and cannot open a folder."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

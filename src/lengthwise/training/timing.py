@@ -15,9 +15,7 @@ MAX_STEPS = 50  # measured steps
 
 
 def check_step(run: Run, *, device: torch.device | str, backend: str) -> None:
-    """Train one step with a single example. Raises whatever this raises: `ConfigError` if the backend does not support
-    the run.
-    """
+    """Train one step with a single example. Raise `ConfigError` if the backend does not support the run."""
     device = torch.device(device)
     single = replace(
         run, training=replace(run.training, batch_size=1, accumulation=1, steps=max(1, run.training.steps))

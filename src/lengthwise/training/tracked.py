@@ -19,9 +19,7 @@ DIGITS = 6  # of each stored number
 
 @dataclass(frozen=True)
 class Quantity:
-    """One tracked tensor. `layers`: the layers, from 1, that share it. `entries`: those of a table that are
-    recorded.
-    """
+    """One tracked tensor. `layers`: those that share it, from 1. `entries`: those of a table that are recorded."""
 
     encoding: PositionEncoding
     name: str

@@ -15,14 +15,7 @@ from lengthwise.models import Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.splits import shuffled
-from lengthwise.training.checkpoint import (
-    flatten,
-    load_model,
-    load_optimizer,
-    optimizer_tensors,
-    split,
-    whole_tensors,
-)
+from lengthwise.training.checkpoint import flatten, load_model, load_optimizer, optimizer_tensors, split, whole_tensors
 from lengthwise.training.numerics import seed_step
 from lengthwise.training.optimizer import learning_rate, make_optimizer
 from lengthwise.training.parallel import NO_OPTIMIZATIONS, Optimizations, passes
@@ -124,9 +117,7 @@ class Trainer:
         return self.task.training_batch(g, config.batch_size, length, length, dims=dims)
 
     def positions(self, batch: Batch) -> Tensor | None:
-        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ... They depend only on the run and
-        the step.
-        """
+        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ..., from the run and the step."""
         g = generator(self.run.seed, "layout", self.steps_done)
         return self.scheme.positions(batch.inputs, None, g, training=True)
 
@@ -167,9 +158,7 @@ class Trainer:
         self.tracked.record(self.steps_done)
 
     def stop_if_learned(self) -> None:
-        """Score the model if `StopWhenLearned` says so after this step, and end the training if it has learned.
-        Collective.
-        """
+        """Score the model if `StopWhenLearned` is due, and end the training if it has learned. Collective."""
         stop = self.run.training.stop
         if stop is None or self.steps_done % stop.every or self.is_finished:
             return
@@ -219,9 +208,7 @@ class Trainer:
         return (batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch).to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return a context for mixed precision with bfloat16, if the run has it. The default is bfloat16 on a CUDA
-        device only.
-        """
+        """Return a context for mixed precision with bfloat16, if the run has it; the default is that on CUDA only."""
         precision = self.run.training.precision or ("bfloat16" if self.device.type == "cuda" else "float32")
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
 

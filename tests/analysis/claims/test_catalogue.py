@@ -15,7 +15,7 @@ from lengthwise.analysis.claims.tests import Better, Falls, Keeps, SameAs
 from lengthwise.encodings import ENCODINGS
 from lengthwise.store import open_store
 from lengthwise.studies import Study, load
-from lengthwise.studies.loading import load_module, study_file
+from lengthwise.studies.loading import load_module
 from lengthwise.tasks import TASKS
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +49,7 @@ def studies(name: str) -> Study:
     study = load(command, dict(option.split("=") for option in options))
     if study.then is None:
         return study
-    module = load_module(study_file(command))
+    module = load_module(ROOT / "studies" / f"{command}.py")
     rates = {(run.encoding, run.task): run.training.learning_rate for run in study.runs}
     compared: Study = module.comparison_study("python:docstrings", 3, rates)
     return compared

@@ -1,4 +1,4 @@
-"""Verdicts on made-up scores: each test of claims, each reason why nothing can be told, and the correction of p values."""
+"""Verdicts on made-up scores: each test of claims, each reason for no verdict, and the correction of p values."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

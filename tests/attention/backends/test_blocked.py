@@ -46,8 +46,8 @@ def leaf(*shape):
 
 
 CASES = [
-    "none", "five", "far", "behind", "entry", "jumps", "vectors", "longest", "content", "values-behind", "shared-sums five sums",
-    "five short vectors long key values", "rotation-of-heads gain five key vectors-both-ways",
+    "none", "five", "far", "behind", "entry", "jumps", "vectors", "longest", "content", "values-behind",
+    "shared-sums five sums", "five short vectors long key values", "rotation-of-heads gain five key vectors-both-ways",
     "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared "
     "values-behind values",
     "rotation-with-gains dense short content jumps sums values transform gain-of-rows",

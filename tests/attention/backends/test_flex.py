@@ -32,9 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without to
 
 
 CASES = [
-    "none", "five", "short forty", "piece", "two-pieces", "pieces", "thirty-pieces", "dense", "dense-keys", "dense-shared",
-    "head-sums shared-sums", "shaw", "vectors-both-ways", "long", "content", "wide-content", "key", "gain-of-rows five",
-    "rotation-of-heads vectors-both-ways key", "five pieces shaw key dense gain-of-rows",
+    "none", "five", "short forty", "piece", "two-pieces", "pieces", "thirty-pieces", "dense", "dense-keys",
+    "dense-shared", "head-sums shared-sums", "shaw", "vectors-both-ways", "long", "content", "wide-content", "key",
+    "gain-of-rows five", "rotation-of-heads vectors-both-ways key", "five pieces shaw key dense gain-of-rows",
 ]  # fmt: skip
 SUM = CASES[-1]
 

@@ -1,4 +1,4 @@
-"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in float64."""
+"""What is asked of the GPU's kernels, on a GPU or interpreted: cases, and the reference's answers in float64."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,8 +27,9 @@ WIDE = torch.float64
 
 @dataclass
 class Case:
-    """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one
-    (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
+    """kind: words out of none, table, short (ends before the distances do, both ways), line (a table that is a straight
+    line on each side of distance 0, as ALiBi's), bent (the same with one entry beside the line), pieces, many (pieces),
+    one (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
     values (vectors of the distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"
@@ -80,6 +81,13 @@ class Case:
             found |= {"table": torch.randn(h, n), "table_first": 0}
         if "short" in kind:
             found |= {"table": torch.randn(h, 9), "table_first": -3}
+        if {"line", "bent"} & set(kind):
+            first = 0 if self.causal else 1 - n
+            distance = torch.arange(first, n, dtype=WIDE)
+            slopes = torch.where(distance < 0, 0.7, -0.3) * 2.0 ** -torch.arange(h, dtype=WIDE)[:, None]
+            table = 0.5 + slopes * distance
+            table[-1, n // 2 - first] += 0.01 * ("bent" in kind)
+            found |= {"table": table, "table_first": first}
         if {"pieces", "many", "one"} & set(kind):
             s = 1 if "one" in kind else 200 if "many" in kind else self.pieces
             distance_feature = torch.rand(n) if "crooked" in kind else torch.log1p(self.c * torch.arange(n))
@@ -178,7 +186,7 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     device = {"device": "cuda", "dtype": dtype}
     kinds = ("none", "table", "short", "pieces", "pieces short", "many", "crooked pieces", "rows", "wide rows shared")
     kinds += ("prefix", "prefix sink", "prefix table", "prefix shared", "rows values", "wide rows values shared")
-    kinds += ("short rows values", "prefix pieces rows values", "later rows values")
+    kinds += ("short rows values", "prefix pieces rows values", "later rows values", "line", "bent", "line prefix")
     found = [Case(kind, batch=2, heads=(4, 2), queries=300, keys=515, dim=64, level=100.0, **device) for kind in kinds]
     found += [Case("pieces table", queries=130, keys=200, dim=dim, **device) for dim in (1, 16, 40, 128, 200, 256)]
     found += [Case("short", queries=n, keys=m, dim=64, **device) for n, m in ((1, 1), (1, 3000), (5, 700), (257, 257))]
@@ -194,7 +202,7 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     ]
     found += [
         Case(kind, queries=515, keys=515, dim=64, causal=False, **device)
-        for kind in ("none", "short", "prefix", "rows values")
+        for kind in ("none", "short", "line", "prefix", "rows values")
     ]
     ids = torch.tensor([[0] * 200 + [1] * 250 + [2] * 65, [-1] * 130 + [0] * 385])
     gaps = torch.randint(0, 4, (2, 515), generator=torch.Generator().manual_seed(0)).cumsum(1)

@@ -1,4 +1,4 @@
-"""The Triton kernels that replace many small operations, in Triton's interpreter: lists of tiles, FIRE's segments and tables.
+"""The Triton kernels that replace many small operations, interpreted: lists of tiles, FIRE's segments and tables.
 
 test_gpu.py runs this file in a process of its own, as interpreted_gpu.py.
 """
@@ -6,9 +6,12 @@ test_gpu.py runs this file in a process of its own, as interpreted_gpu.py.
 import os
 import sys
 from pathlib import Path
+from typing import no_type_check
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -16,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import interpreted  # noqa: E402, before anything that imports Triton
 
 from lengthwise.attention.fused.arguments import SEGMENTS, Arguments  # noqa: E402
-from lengthwise.attention.fused.gpu import tiles  # noqa: E402
+from lengthwise.attention.fused.gpu import parts, tiles, visits  # noqa: E402
+from lengthwise.attention.fused.gpu.call import kernel_arguments  # noqa: E402
 from lengthwise.conformance import gpu_networks  # noqa: E402
 from lengthwise.encodings import FIRE, piecewise  # noqa: E402
 from lengthwise.encodings.fire import _Tables  # noqa: E402
@@ -66,15 +70,59 @@ def test_lists_of_tiles(bias, mask, where, queries):
     if where in ("documents", "restarting"):
         tensors = tensors | {"documents": documents}
     case = tiles.Case(Arguments(**tensors, **TILE_MASKS[mask]), queries, keys, torch.device("cpu"))
-    for name, sizes in (("by_queries", (32, 16)), ("by_keys", (32, 16)), ("by_distance", (16, (32, 16)))):
-        order, ends, *below = getattr(tiles, name)(case, *sizes)
-        order_right, ends_right, *below_right = getattr(tiles_in_torch, name)(case, *sizes)
-        assert below == below_right
+    for name, sizes in (("by_queries", (32, 16)), ("by_keys", (32, 16)), ("by_distance", (16,))):
+        order, ends = getattr(tiles, name)(case, *sizes)
+        order_right, ends_right = getattr(tiles_in_torch, name)(case, *sizes)
         assert torch.equal(ends, ends_right.expand_as(ends))
         for found, right, count in zip(
             order.flatten(0, 1), order_right.expand_as(order).flatten(0, 1), ends[..., 3].flatten(), strict=True
         ):
             assert torch.equal(found[:count], right[:count])
+
+
+@triton.jit
+@no_type_check
+def _write_bounds(to, args, sizes, BY_KEYS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    line = tl.program_id(0)
+    if BY_KEYS:
+        bounds = visits._query_blocks(line * BN, 0, sizes, args, CAUSAL, BM, BN)
+    else:
+        bounds = visits._key_blocks(sizes.keys - sizes.queries + line * BM, 0, 0, 1, sizes, args, CAUSAL, BM, BN)
+    for n in tl.static_range(6):
+        tl.store(to + 6 * line + n, bounds[n])
+
+
+@pairwise(bias=["none", "table", "rows", "both"], mask=TILE_MASKS, queries=[96, 205], by_keys=[False, True])
+def test_ranges_of_tiles(bias, mask, queries, by_keys):
+    """Without lists, the kinds of tiles are the same as in lists."""
+    keys, size_q, size_k = 205, 32, 16
+    arguments = Arguments(**TILE_BIASES[bias], **TILE_MASKS[mask])
+    case = tiles.Case(arguments, queries, keys, torch.device("cpu"))
+    assert not case.needs_lists and not case.steps_matter
+    args = kernel_arguments(arguments, window=arguments.window or None)
+    lines, width = -(-queries // size_q), -(-keys // size_k)
+    lines, width = (width, lines) if by_keys else (lines, width)
+    bounds = torch.zeros(lines, 6, dtype=torch.int32)
+    _write_bounds[(lines,)](bounds, args, parts.Sizes(1, 1, queries, keys), by_keys, arguments.causal, size_q, size_k)
+    line, other = torch.arange(lines)[:, None], torch.arange(width)[None]
+    place = (other, line) if by_keys else (line, other)
+    kind, past = (x[0] for x in torch.broadcast_tensors(*tiles_in_torch.kinds(case, size_q, size_k)(*place)))
+    for n, (low, high, clean_low, clean_high, near_low, near_high) in enumerate(bounds.tolist()):
+        right = [
+            "unseen" if x < low or x >= high
+            else "general" if x < clean_low or x >= clean_high
+            else "clean" if near_low <= x < near_high
+            else "past" if (x < near_low) != by_keys
+            else "before"
+            for x in range(width)
+        ]  # fmt: skip
+        far = ["past" if x else "before" for x in past[n]]
+        found = [("clean", "knots", far[x], "general", "unseen")[kind[n, x]] for x in range(width)]
+        if not by_keys and (n + 1) * size_q > queries:
+            continue  # a block of queries need not be full without lists
+        if arguments.causal:  # there, distances before the first are rare
+            found = ["clean" if x == "before" else x for x in found]
+        assert found == right
 
 
 LARGE = [pytest.param(2, 32, True, marks=pytest.mark.slow), pytest.param(3, 20, False, marks=pytest.mark.slow)]

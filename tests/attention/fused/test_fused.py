@@ -1,4 +1,4 @@
-"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does not ask."""
+"""The fused CPU kernel against the reference, on every target of this processor: beyond test_agreement.py."""
 
 import contextlib
 import math
@@ -113,9 +113,7 @@ LEARNED = [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_
 @pytest.mark.parametrize(("length", "seed"), [(128, 0), pytest.param(256, 30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LEARNED)
 def test_as_exact_as_torch(make, length, seed):
-    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of
-    them.
-    """
+    """Root of the mean square over 24 draws: a single number, as the gradient of FIRE's c, may be close by chance."""
     require_as_exact_as_torch(make, length, seed, 24)
 
 
@@ -129,9 +127,7 @@ def test_half_precision_is_as_exact_as_torch(make, dtype):
 # The w that a table is made for: that of most queries, of one, or of one that float32 cannot tell from that of most.
 @pytest.mark.parametrize("first", [1.0, 0.8, 1 - 2e-9])
 def test_a_knot_is_where_it_is_exactly(first, more):
-    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have
-    another gradient.
-    """
+    """A coordinate right of a knot by less than float32 can tell: the other segment has another gradient."""
     span, mask, knot = Span.of(140), Mask(140, 140), math.log1p(0.3 * 20)
     torch.manual_seed(0)
     results = []
@@ -290,9 +286,7 @@ def test_large_distances_take_the_nearest_entry():
 
 @pytest.mark.parametrize("far", [2**35, -(2**35)])
 def test_pieces_at_distances_that_no_small_number_holds(far):
-    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the
-    first by all.
-    """
+    """Two runs of positions, far apart: none reaches knots past the last entry, all reach those before the first."""
     k = torch.cat([torch.arange(128), torch.arange(30) + far])[None] + 2**36
     span, mask = Span(k[:, 128:], k, int(k.max()) + 1), Mask(30, 158)
     torch.manual_seed(0)

@@ -81,7 +81,7 @@ def _load(name, path, monkeypatch):
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("dim", [32, 64, 128, 256])
-@pytest.mark.parametrize("form", ["none", "table", "pieces", "rows", "rows values", "prefix"])
+@pytest.mark.parametrize("form", ["none", "short table", "table", "pieces", "rows", "rows values", "prefix"])
 def test_machine_code(form, dim, dtype, monkeypatch):
     """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared
     memory than there is."""
@@ -99,8 +99,8 @@ def test_small_kernels_compile(batch, monkeypatch):
     query.
     """
     seen = {one.name for one in _load("gpu_code", BENCHMARKS, monkeypatch).small_kernels(batch)}
-    assert seen == {"classify_tiles", "sort_tiles", "sum_columns", "split_segments", "write_segments", "segments_backward",
-                    "tables_forward", "tables_backward"}  # fmt: skip
+    assert seen == {"classify_tiles", "sort_tiles", "find_steps", "sum_columns", "split_segments", "write_segments",
+                    "segments_backward", "tables_forward", "tables_backward"}  # fmt: skip
 
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):
@@ -118,8 +118,8 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
 
     assert said() == ""
     assert "232449 bytes of shared memory; a block on sm_90 has 232448" in said(**{"shared memory": 232449})
-    spilling = {"loops": {"CLEAN": {"tensor cores": 8, "spills": 21}}}
-    assert "key_gradients spills 21 registers in CLEAN; at most 20" in said(**spilling)
+    spilling = {"loops": {"CLEAN": {"tensor cores": 8, "spills": 27}}}
+    assert "key_gradients spills 27 registers in CLEAN; at most 26" in said(**spilling)
     assert said(dim=128, **spilling) == "" == said(form="rows", **spilling)
     assert "at most 1" in said(dim=256, **spilling)
     assert "at most 0" in said(dim=128, dtype=torch.float32, **spilling)
@@ -140,14 +140,12 @@ def test_a_pipelined_loop_with_branches_is_found(monkeypatch):
     assert gpu_code.pipelined_branches(loop.format("x", "async_copy\n      scf.if")) == 1
 
 
-def test_blocks_of_distances_fit_into_those_of_queries():
+def test_blocks_of_distances_are_square():
     for dtype in gpu.DTYPES:
         for wide in (16, 32, 64, 128, 256):
             for form in ("none", "table", "segments"):
-                _, _, queries, distances = gpu.blocks(dtype, wide, form)
+                _, _, _, distances = gpu.blocks(dtype, wide, form)
                 assert distances.queries == distances.keys
-                if form != "segments":
-                    assert queries.queries % distances.queries == queries.keys % distances.keys == 0
 
 
 # ---- on a GPU

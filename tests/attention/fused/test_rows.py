@@ -1,4 +1,4 @@
-"""Vectors of distances in fused attention: their products with queries, and with weights where they are added to values."""
+"""Vectors of distances in fused attention: their products with queries, and their sums over the weights."""
 
 import pytest
 import torch
@@ -84,8 +84,9 @@ def test_rows(how, mask, kind, table, heads):
     given += [leaf(heads, size, dim, dtype=dtype) for dim in (5, 7)]
     weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
     call = Arguments(
-        content=given[3], key_vectors=given[4], key_vectors_first=first, value_vectors=given[5], value_vectors_first=first + 1,
-        position_q=position_q, position_k=position_k, documents=documents, causal=causal, window=window, scale=0.3,
+        content=given[3], key_vectors=given[4], key_vectors_first=first, value_vectors=given[5],
+        value_vectors_first=first + 1, position_q=position_q, position_k=position_k, documents=documents, causal=causal,
+        window=window, scale=0.3,
     )  # fmt: skip
     out, _ = torch.ops.lengthwise.attention(*given[:3], *call)
     got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
@@ -105,7 +106,8 @@ def test_rows_where_keys_are_shared_out(queries, target):
     q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
     content, vectors, values = (leaf(*s, dtype=torch.float32) for s in ((1, 2, queries, 3), (2, 700, 3), (1, 700, 8)))
     call = Arguments(
-        content=content, key_vectors=vectors, key_vectors_first=100, value_vectors=values, value_vectors_first=100, scale=0.3
+        content=content, key_vectors=vectors, key_vectors_first=100, value_vectors=values, value_vectors_first=100,
+        scale=0.3,
     )  # fmt: skip
     out, _ = torch.ops.lengthwise.attention(q, k, v, *call)
     column = (torch.arange(keys)[keys - queries :, None] - torch.arange(keys) - 100).clamp(0, 699)

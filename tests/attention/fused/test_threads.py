@@ -1,4 +1,4 @@
-"""The threads of the CPU kernel: torch's own where torch computes with OpenMP, and a pool of the library's elsewhere."""
+"""The threads of the CPU kernel: torch's own if torch computes with OpenMP, and otherwise the library's pool."""
 
 import contextlib
 import copy
@@ -171,9 +171,7 @@ def _answers_of_a_child(of, expected, queue):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_in_a_child_after_fork(runtime, monkeypatch):
-    """Torch has one thread in the child, as in a worker of a DataLoader: it waits forever with more. The pool has
-    three.
-    """
+    """Torch has one thread in the child, as in a DataLoader's worker: more would wait forever. The pool has three."""
     of = inputs()
     if runtime == "pool":
         monkeypatch.setattr(openmp, "threads", lambda: Threads(None, 3))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.gpu.tiles import Case, _placed
+from lengthwise.attention.fused.gpu.tiles import Case, _placed, lines_at_distances
 
 CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
 _MAX_SORTED = 1 << 20  # tiles that are sorted together
@@ -14,12 +14,11 @@ _MAX_SORTED = 1 << 20  # tiles that are sorted together
 Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
 
 
-def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None = None) -> Kinds:
+def kinds(case: Case, size_q: int, size_k: int, only_past: bool = False) -> Kinds:
     """Return a function that gives the kind of any tile [r, x, y], and the info of its entry (see `Tiles` in parts.py).
 
-    coarse: sizes of larger tiles, each divided into several of these; a tile is FAR only if its larger tile is.
+    only_past: a tile is FAR only past the last entry of every table, not before the first.
     """
-    coarse_kinds = None if coarse is None else kinds(case, *coarse)
     arguments = case.arguments
     token_position_q, token_position_k, documents = _placed(arguments)
     causal, window, feature, knots = arguments.causal, arguments.window, arguments.distance_feature, arguments.knots
@@ -60,25 +59,18 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
         if shift_q is not None and shift_k is not None:
             (a, b), (c, d) = _range_of(shift_q, q), _range_of(shift_k, k)
             inside = inside & (a == b) & (c == d) & (a == c)
-        far = full if case.has_bias and case.has_tables_only else torch.zeros_like(full)
-        info = torch.zeros_like(nearest)
-        tables = ((arguments.table, arguments.table_first, 1), (arguments.rows, arguments.rows_first, 2))
-        for table, first, bit in tables:
+        past, before = full & case.has_bias & case.has_tables_only, full & case.has_tables_only & (not only_past)
+        for table, first in ((arguments.table, arguments.table_first), (arguments.rows, arguments.rows_first)):
             if table is not None:
-                last = first + table.shape[-1] - 1
-                inside = inside & (nearest >= first) & (furthest <= last)
-                far = far & ((nearest >= last) | (furthest <= first))
-                info = info + bit * (nearest >= last)
+                past, before = past & (nearest >= first + table.shape[-1] - 1), before & (furthest <= first)
+        far = (past | before) & case.has_bias
         kind = torch.where(visible, GENERAL, UNSEEN)
         if feature is None:
-            if coarse_kinds is not None and coarse is not None:
-                far = far & (coarse_kinds(q * size_q // coarse[0], k * size_k // coarse[1])[0] == FAR)
             kind = torch.where(visible & far, FAR, torch.where(visible & inside, CLEAN, kind))
-            return kind, torch.where(kind == FAR, info, 0)
+            return kind, past.to(nearest.dtype)
         assert knots is not None and feature_min is not None and feature_max is not None and scale_range is not None
-        inside = inside & (nearest >= 0) & (furthest <= len(feature) - 1)
         if case.many_segments:
-            return torch.where(visible & inside, KNOTS, kind), info * 0
+            return torch.where(visible & inside, KNOTS, kind), torch.zeros_like(nearest)
         scale_low, scale_high = _range_of(scale_range, q)
         last = len(feature) - 1
         feature_low, feature_high = feature_min[nearest.clamp(0, last)], feature_max[furthest.clamp(0, last)]
@@ -151,20 +143,15 @@ def by_keys(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
     return sort(kinds(case, size_q, size_k), q[None], k[:, None], q[None])
 
 
-def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor, Tensor, int]:
-    """Return the lists for lines of tiles at one distance, and how many lines there are before distance 0.
-
-    Entries contain blocks of queries.
-    """
+def by_distance(case: Case, size: int) -> tuple[Tensor, Tensor]:
+    """Return the lists for lines of tiles at one distance; entries contain blocks of queries."""
     q, k = _blocks(case, size, size)
-    offset = case.keys - case.queries
-    # Causal: blocks of keys that begin after the last query of a block are not visible to it.
-    below = (offset + size - 1) // size if case.arguments.causal else len(k) - 1
-    distance = torch.arange(-min(below, len(k) - 1), len(q), device=case.device)[:, None]
+    lines, below = lines_at_distances(case, size)
+    distance = torch.arange(-below, lines - below, device=case.device)[:, None]
     queries = q[None].expand(len(distance), -1)
     keys = queries - distance
     tile_exists = (keys >= 0) & (keys < len(k))
-    return *sort(kinds(case, size, size, coarse), queries, keys, queries, tile_exists), min(below, len(k) - 1)
+    return sort(kinds(case, size, size, only_past=True), queries, keys, queries, tile_exists)
 
 
 def _blocks(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:

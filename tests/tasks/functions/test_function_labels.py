@@ -1,4 +1,4 @@
-"""Labels of given functions at given inputs: by hand, by a script that knows nothing of this package, and in the docstrings."""
+"""Labels of given functions at given inputs: by hand, by an independent script, and in the docstrings."""
 
 import json
 import re

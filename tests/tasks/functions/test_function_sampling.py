@@ -216,8 +216,7 @@ def test_boolean_inputs_are_bits(make):
     (Conjunction, 0.3, 1), (Disjunction, 0.3, -1), (SparseDisjunction, 0.3, -1), (DNF, 0.35, 1), (CNF, 0.3, -1)
 ])  # fmt: skip
 def test_balanced_inputs_satisfy_one_clause_of_the_prompt(make, share, label):
-    """In each prompt the share of inputs at which some clause is decided is `share` and what chance adds; the others at
-    most chance alone."""
+    """In each prompt, a share `share` of the inputs decides one clause, and chance decides the others."""
     task = make(dims=80)
     (w,) = task.functions(generator(5), 500, 80)
     xs, ys = task.draw(generator(5), 500, 300, 80)

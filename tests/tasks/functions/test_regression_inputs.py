@@ -133,7 +133,7 @@ def test_prefixes_are_prompts_of_their_own_where_the_last_input_is_another(kind)
     task = (shifted(trained, shift) if shift else trained).build()
     assert task.prefixes_are_examples() == (kind not in LAST)
     config = EvaluationConfig(lengths=(1, 2, 4), examples=30)
-    scores = evaluate(model, task, config, train_length=4, shift=shift)
+    scores = evaluate(model, task, config, shift=shift)
     for score in scores:
         batch = task.examples(0, 30, score.length if kind in LAST else 4)
         with torch.no_grad():

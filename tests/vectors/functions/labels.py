@@ -1,7 +1,8 @@
 """Labels of random functions. Plain Python: literals by `not`, clauses by `all` and `any`, numbers in float64.
 
-A literal is a coordinate counted from 1, negative where it is negated; x is a string of bits (Boolean) or a list of numbers. Labels
-are 1 and 0 (Boolean) or numbers. Written by `python tests/vectors/functions/labels.py > tests/vectors/functions/labels.json`.
+A literal is a coordinate counted from 1, negative where it is negated; x is a string of bits (Boolean) or a list of
+numbers. Labels are 1 and 0 (Boolean) or numbers. Written by `python tests/vectors/functions/labels.py >
+tests/vectors/functions/labels.json`.
 """
 
 import json

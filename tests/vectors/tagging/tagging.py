@@ -1,8 +1,10 @@
-"""Sentences of the invented corpus, joined texts, and F1 of entities. Plain Python, which imports nothing of Lengthwise.
+"""Sentences of the invented corpus, joined texts, and F1 of entities. Plain Python, which imports nothing of
+Lengthwise.
 
-The word lists are read from the text of the source file; how they are used follows the docstrings. Entities are found from left to
-right, sentence by sentence, as seqeval 1.2.2 defines them. `python tests/vectors/tagging/tagging.py` prints the scores of random
-labels, which `tagging.json` has together with those of seqeval itself (`--seqeval`, which needs that package).
+The word lists are read from the text of the source file; how they are used follows the docstrings. Entities are found
+from left to right, sentence by sentence, as seqeval 1.2.2 defines them. `python tests/vectors/tagging/tagging.py`
+prints the scores of random labels, which `tagging.json` has together with those of seqeval itself (`--seqeval`, which
+needs that package).
 """
 
 import hashlib
@@ -27,7 +29,7 @@ def grammar():
 
 
 def invented(seed, count):
-    """The sentences, each a list of pairs of word and label: a list of open symbols is worked off from left to right."""
+    """The sentences, lists of pairs of word and label: open symbols are worked off from left to right."""
     alternatives = grammar()
     sentences = []
     for n in range(count):

@@ -24,6 +24,7 @@ STORED_NAMES = {
     "icfl/paper": "icfl: twelve classes of functions",
     "icfl/scale --set scale=small": "icfl: size (small)",
     "icfl/small": "icfl: small",
+    "lecture/extrapolation": "lecture: extrapolation (laptop)",
     "memorization/small": "memorization: small",
     "memorization/widths": "memorization: widths",
     "nope/classic": "nope: classic tasks",
@@ -60,8 +61,7 @@ class Rows:
         return f"{self.task}, {self.words}" if self.words else self.task
 
     def select(self, tasks: Sequence[TaskFindings]) -> list[TaskFindings]:
-        """Return the evaluations with these settings. A test that differs from training is returned only if they name
-        how."""
+        """Return the evaluations with these settings; those that differ from training only if the settings name how."""
         return [
             task
             for task in tasks

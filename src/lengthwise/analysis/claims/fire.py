@@ -18,12 +18,6 @@ PROSE_SAME_TARGETS = Rows(
     "trained on 256 bytes, the same targets at every length",
 )
 LONGER_PROSE = Rows("fire/small", "Text(chunk=8192)", {"training.train_length": 512}, "trained on 512 bytes")
-LONGER_PROSE_SAME_TARGETS = Rows(
-    "fire/small",
-    "Text(chunk=8192)",
-    {"training.train_length": 512, "question.shift.targets": 64},
-    "trained on 512 bytes, the same targets at every length",
-)
 ABLATIONS = Rows("fire/ablations", "Text(chunk=1024)", {}, "trained on 256 bytes")
 
 PAPER = "Li et al. 2024 (FIRE)"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lengthwise.analysis.claims.evidence import Evidence, Rows
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import Point, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.metrics import ENTITY_F1, EXACT_MATCH, TOKEN_ACCURACY

@@ -7,7 +7,7 @@ Differences between encodings are tested with the paired t test, whose p values 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lengthwise.analysis.claims.evidence import Evidence, Rows
 from lengthwise.analysis.claims.scores import (
@@ -23,7 +23,7 @@ from lengthwise.analysis.claims.scores import (
     not_learned,
     quantity,
 )
-from lengthwise.analysis.intervals import Interval, over_seeds
+from lengthwise.analysis.estimates import Interval, over_seeds
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.analysis.ranks import overall, reciprocal_ranks
 from lengthwise.analysis.reading import margin
@@ -279,20 +279,16 @@ class Learns(Test):
 
 
 def compared(ours: Mapping[int, float], theirs: Mapping[int, float], better: str) -> tuple[Comparison, Interval]:
-    """Compare two encodings over common seeds. Return the comparison, and the difference ours − theirs with its
-    interval."""
+    """Compare two encodings over common seeds. Return the comparison, and the difference ours − theirs."""
     (comparison,) = compare_all({"ours": ours, "theirs": theirs}, better)
     difference = comparison.difference
     if comparison.first == "ours":
         return comparison, difference
-    return comparison, Interval(
-        -difference.mean, -difference.high, -difference.low, difference.half_width, difference.basis
-    )
+    return comparison, replace(difference, mean=-difference.mean, low=-difference.high, high=-difference.low)
 
 
 def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcome:
-    """Compare what an encoding loses from the training length to a longer one with the report's limit for a small
-    loss."""
+    """Compare what an encoding loses at a longer length with the report's limit for a small loss."""
     task = scores.task
     before = Scores(task, scores.series, task.reference_length)
     sign = 1 if task.metric.better == "lower" else -1

@@ -1,4 +1,4 @@
-"""The area under the score over the logarithm of the length, as a mean score between the shortest and the longest length.
+"""The area under the score over the logarithm of the length, as a mean score from the shortest to the longest length.
 
 The score is interpolated linearly over the logarithm of the length between tested lengths, so each tested length counts
 by the distance of its neighbours: lengths 64, 128 and 512 have the weights 1/6, 1/2 and 1/3. Unlike a mean over the
@@ -8,16 +8,13 @@ tested lengths, it hardly changes when a study tests more lengths.
 import math
 from collections.abc import Sequence
 
-from lengthwise.analysis.estimates import interval_of, weighted
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval, interval_of, weighted
 from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Metric
 
 
 def area_weights(lengths: Sequence[int]) -> list[float]:
-    """Return the weight of each tested length in the area (trapezoids). They add up to 1. At least two lengths, in
-    order.
-    """
+    """Return the weights of at least two ascending lengths in the area (trapezoids). They add up to 1."""
     if len(lengths) < 2 or any(b <= a or a < 1 for a, b in zip(lengths, lengths[1:], strict=False)):
         raise ValueError(f"an area needs at least two lengths in increasing order, got {list(lengths)}")
     logs = [math.log2(length) for length in lengths]

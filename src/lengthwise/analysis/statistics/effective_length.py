@@ -16,8 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lengthwise.analysis.estimates import interval_of
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval, interval_of
 from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Better, Metric
 
@@ -39,16 +38,12 @@ class EffectiveLength:
 
     @property
     def text(self) -> str:
-        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Lengths between tested ones are
-        rounded down.
-        """
+        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Interpolated lengths are rounded down."""
         return self.length_text(self.value)
 
     @property
     def interval_text(self) -> str:
-        """Return the interval as text, such as `120 … ≥ 512`, or one length if both ends are the same; ""
-        without one.
-        """
+        """Return the interval as text: `120 … ≥ 512`, one length if both ends are the same, or "" without one."""
         ends = (self.low, self.high)
         return "" if math.isnan(self.low) else " … ".join(dict.fromkeys(map(self.length_text, ends)))
 
@@ -70,8 +65,8 @@ def effective_length(
         return None
     by_length = zip(*curves, strict=True)
     scores = [interval_of(seeds, metric.limits, share=metric.share) for seeds in by_length]
-    found = longest_passing(lengths, scores, threshold, metric.better)
-    return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
+    longest = longest_passing(lengths, scores, threshold, metric.better)
+    return longest if len(curves) > 1 else replace(longest, low=math.nan, high=math.nan)
 
 
 def longest_passing(

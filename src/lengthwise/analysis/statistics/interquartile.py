@@ -1,4 +1,6 @@
-"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021, arXiv:2108.13264).
+"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021).
+
+Source: arXiv:2108.13264.
 
 It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is,
 and unlike the median it uses more than one score. rliable, the authors' library, takes the percentiles of the
@@ -13,9 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lengthwise.analysis.intervals import RESAMPLES, Interval, identity, over_examples, quantile_t
-
-Bounds = tuple[float, float] | None
+from lengthwise.analysis.estimates import RESAMPLES, Bounds, Interval, identity, over_examples, quantile_t, within
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
@@ -29,9 +29,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def middle_weights(count: int) -> list[float]:
-    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle
-    half.
-    """
+    """Return the weights of sorted values in the interquartile mean: how much of each lies in the middle half."""
     low, high = count / 4, 3 * count / 4
     return [max(0.0, min(place + 1, high) - max(place, low)) / (high - low) for place in range(count)]
 
@@ -78,7 +76,5 @@ def _resampled(stratum: Any, chance: Any) -> Any:
 
 
 def _interval(mean: float, half_width: float, bounds: Bounds) -> Interval:
-    low, high = bounds or (-math.inf, math.inf)
-    return Interval(
-        mean, max(low, mean - half_width), min(high, mean + half_width), half_width, "seeds", bootstrap=True
-    )
+    ends = within(bounds, mean - half_width, mean + half_width)
+    return Interval(mean, *ends, half_width, "seeds", bootstrap=True)

@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lengthwise.analysis.intervals import CONFIDENCE, Interval, over_seeds, sample_variance
+from lengthwise.analysis.estimates import CONFIDENCE, Interval, over_seeds, sample_variance
 
 LEVEL = 1 - CONFIDENCE
 
@@ -122,9 +122,7 @@ def hedges_factor(degrees: int) -> float:
 
 
 def effect_interval(t: float, seeds: int) -> tuple[float, float]:
-    """Return the 95 % interval of Cohen's d of the differences: the noncentrality parameters for which t is an extreme
-    value.
-    """
+    """Return the 95 % interval of Cohen's d: the noncentrality parameters for which t is an extreme value."""
     from scipy.special import nctdtrinc
 
     tail, root = LEVEL / 2, math.sqrt(seeds)
@@ -133,9 +131,7 @@ def effect_interval(t: float, seeds: int) -> tuple[float, float]:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return the p values with Holm's correction: the k-th smallest of m, times m − k + 1, and never below an earlier
-    one.
-    """
+    """Return Holm's corrected p values: the k-th smallest of m times m − k + 1, and not below that of a smaller one."""
     order = sorted(range(len(values)), key=values.__getitem__)
     corrected, largest = [0.0] * len(values), 0.0
     for rank, place in enumerate(order):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from lengthwise.analysis.intervals import CONFIDENCE, quantile_t
+from lengthwise.analysis.estimates import CONFIDENCE, quantile_t
 from lengthwise.values import ConfigError
 
 POWER = 0.8  # the probability with which the test finds the difference
@@ -21,9 +21,7 @@ class NeededSeeds:
 
 
 def power(effect: float, seeds: int) -> float:
-    """Return the probability that the paired t test finds a difference of `effect` standard deviations at the level of
-    5 %.
-    """
+    """Return the probability that the paired t test at the level of 5 % finds `effect` (in standard deviations)."""
     from scipy.special import nctdtr  # type: ignore[import-untyped]
 
     shift, limit = abs(effect) * math.sqrt(seeds), quantile_t(seeds - 1)
@@ -32,9 +30,7 @@ def power(effect: float, seeds: int) -> float:
 
 
 def seeds_for(effect: float) -> int | None:
-    """Return the smallest number of seeds with which the test finds `effect` with the probability `POWER`; None: over
-    `MOST`.
-    """
+    """Return the smallest number of seeds that finds `effect` with the probability `POWER`; None: over `MOST`."""
     low, high = 1, 2
     while power(effect, high) < POWER:
         low, high = high, 2 * high

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import Findings, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.ranks import Ranking, overall, ranking
 from lengthwise.analysis.reading import margin
 from lengthwise.analysis.statistics.area import area
@@ -47,9 +47,7 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingStatistics:
-    """The effective length of an encoding, and the area under its score. `seeds`: that have a score at all of these
-    lengths.
-    """
+    """The effective length of an encoding and the area under its score. `seeds`: that have all of these scores."""
 
     label: str
     seeds: int
@@ -79,9 +77,7 @@ class TaskStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class OverTasks:
-    """Statistics over all tasks with the same metric: interquartile means by encoding, and comparisons of means over
-    the tasks.
-    """
+    """Statistics over all tasks with the same metric: interquartile means, and comparisons of means over the tasks."""
 
     metric: str
     tasks: tuple[str, ...]
@@ -91,9 +87,7 @@ class OverTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for fewer than
-    two tasks).
-    """
+    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for a single task)."""
 
     tasks: tuple[TaskStatistics, ...]
     over_tasks: tuple[OverTasks, ...]
@@ -101,8 +95,7 @@ class Statistics:
 
 
 def statistics_of(findings: Findings, options: Options = DEFAULT_OPTIONS) -> Statistics:
-    """Return the statistics of findings. Raises `ConfigError` if no task was evaluated at `options.length`, or if no
-    score can be equal to `options.threshold`."""
+    """Return the statistics. Raises `ConfigError` for a length without scores, and for an impossible threshold."""
     if options.length is not None and not any(options.length in task.lengths for task in findings.tasks):
         tested = sorted({length for task in findings.tasks for length in task.lengths})
         raise ConfigError(

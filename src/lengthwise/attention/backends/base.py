@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -85,35 +85,6 @@ def rows_unsupported_reason(modifiers: AttentionModifiers, kernel: str) -> str |
     return None
 
 
-class OneDerivative(torch.autograd.Function):
-    """Return a tensor unchanged. A derivative of its gradient raises an error that names the backend."""
-
-    @staticmethod
-    def forward(ctx: Any, backend: str, x: Tensor) -> Tensor:
-        ctx.backend = backend
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        with_graph = torch.is_grad_enabled()  # create_graph=True
-        return None, NoDerivative.apply(ctx.backend, grad) if with_graph else grad
-
-
-class NoDerivative(torch.autograd.Function):
-    """Return a gradient unchanged. Its derivative by the tensors that it was computed from, `sources`,
-    raises an error.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, backend: str, x: Tensor, *_sources: Tensor) -> Tensor:
-        ctx.backend = backend
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, _grad: Tensor) -> None:
-        raise NotImplementedError(f"backend {ctx.backend!r} has no second derivative; use backend='reference'")
-
-
 def in_compute_dtype(
     attend: Attend,
     q: Float[Tensor, "b h i d"],
@@ -133,8 +104,7 @@ def in_compute_dtype(
 class Measurement:
     """The arguments of one call of `attention.statistics` other than q and k; `Statistics` defines what it measures.
 
-    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as the first and as the
-    last.
+    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as such.
     """
 
     modifiers: AttentionModifiers

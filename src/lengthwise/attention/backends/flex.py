@@ -47,9 +47,7 @@ class Flex(Backend):
     name = "flex"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None; see `gradients_unsupported_reason` for
-        gradients.
-        """
+        """Return why this backend does not support the modifiers, or None. Gradients have a reason of their own."""
         if reason := _unsupported_reason(modifiers):
             return reason
         if q.device.type not in ("cpu", "cuda"):
@@ -200,9 +198,7 @@ def _block_mask(mask: Mask, device: torch.device) -> Any:
 
 
 def _flex_function(name: str, device: torch.device) -> Callable[..., Any]:
-    """Return a function of torch.nn.attention.flex_attention, compiled on CUDA unless it is called from a compiled
-    graph.
-    """
+    """Return a function of FlexAttention, compiled on CUDA unless it is called from a compiled graph."""
     return compiled_function(name) if device.type == "cuda" and not torch.compiler.is_compiling() else _eager(name)
 
 

@@ -1,4 +1,4 @@
-"""The `reference` backend: every form by its definition, plain and exact in float64. All other backends must agree with it."""
+"""The `reference` backend: every form by its definition, in float64 too. All other backends agree with it."""
 
 import math
 from functools import partial

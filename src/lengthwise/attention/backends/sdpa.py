@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, OneDerivative, rows_unsupported_reason
+from lengthwise.attention.backends.base import Attend, Backend, rows_unsupported_reason
 from lengthwise.attention.masks import Mask
 from lengthwise.span import Span
 
@@ -110,11 +110,6 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
-    # A compiled graph needs no check: torch itself says that its operator has no second derivative.
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        q, k, v = (OneDerivative.apply(SDPA.name, x) if x.requires_grad else x for x in (q, k, v))
-        if bias is not None and bias.requires_grad:
-            bias = OneDerivative.apply(SDPA.name, bias)
     if scale <= 0:  # torch would multiply the -inf of hidden keys by it
         q, scale = q * scale, 1.0
     if bias is None:

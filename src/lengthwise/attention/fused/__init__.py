@@ -1,1 +1,1 @@
-"""Attention by our own kernels: the backend, the operator, and its kernels in C++ (called by cpu.py) and Triton (gpu/)."""
+"""Attention by our own kernels: the backend, the operator, and kernels in C++ (cpu.py) and Triton (gpu/)."""

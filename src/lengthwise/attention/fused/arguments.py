@@ -43,9 +43,8 @@ class TensorArgument:
     """What an argument that is a contiguous tensor looks like.
 
     `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a
-    gradient.
-    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the
-    kernels write the gradient to (`gradient_sums` in buffers.py); none if they write the gradient itself.
+    gradient. `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that
+    the kernels write the gradient to (`gradient_sums` in buffers.py); none if they write the gradient itself.
     `by_distance`: whether it is a bias that depends on the distance. `kernels`: which kernels read it.
     """
 
@@ -104,8 +103,7 @@ class Arguments(NamedTuple):
     rows_first: int = 0
 
     # A bias <content[b, h, i], key_vectors[h, distance - key_vectors_first]>, and vectors of distances that are added
-    # to the
-    # values: v_j + value_vectors[h, distance - value_vectors_first].
+    # to the values: v_j + value_vectors[h, distance - value_vectors_first].
     content: Annotated[MaybeTensor, learned("batch heads queries content_dim", group="vectors", kernels=(CPP,))] = None
     key_vectors: Annotated[
         MaybeTensor, learned("#heads key_vectors_size content_dim", group="vectors", kernels=(CPP,))

@@ -100,7 +100,10 @@ class Fused(Backend):
         if q.device.type != "cpu":
             return f"its kernel for {q.device.type} computes no statistics"
         if terms_for(modifiers, "vectors"):
-            return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
+            return (
+                "products with vectors of distances are computed for some queries at a time, and statistics in one "
+                "pass over all"
+            )
         return self.unsupported_reason(modifiers, span, mask, q)
 
     def statistics(self, measurement: Measurement, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:

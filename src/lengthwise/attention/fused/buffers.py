@@ -64,9 +64,7 @@ def copy_sums(sums: dict[str, Tensor], gradients: Gradients) -> None:
 
 
 def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:
-    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without
-    elements.
-    """
+    """Return an empty tensor like x if its gradient is needed; otherwise `none`, or a new one without elements."""
     if needed and x is not None:
         return x.new_empty(x.shape)
     return (lse if x is None else x).new_empty(0) if none is None else none

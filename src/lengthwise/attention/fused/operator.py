@@ -136,7 +136,8 @@ attention_backward.register_autograd(_no_second_derivative)
 
 def _is_eager_on_cpu(*tensors: Tensor) -> bool:
     """Whether these are ordinary tensors on a CPU, and no tracer, compiler or dispatch mode has to see the operator."""
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+    observed = torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
+    if observed or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
     return all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu for x in tensors)
 

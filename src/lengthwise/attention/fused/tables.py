@@ -16,9 +16,7 @@ def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a
-    decoding loop.
-    """
+    """Return `compute()`, derived from the term's table, and store it for the next steps of a decoding loop."""
     if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
         return compute()
     if key not in term.derived:
@@ -37,9 +35,7 @@ def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
 
 
 def combined_vectors(terms: list[VectorBias], dtype: torch.dtype, scale: float) -> tuple[Tensor | None, int]:
-    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first
-    distance.
-    """
+    """Return the scaled vectors of all terms, concatenated, over all their distances, and the first distance."""
     if not terms:
         return None, 0
     term = terms[0]

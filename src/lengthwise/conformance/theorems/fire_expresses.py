@@ -6,7 +6,7 @@ and FIRE depends only on the distance d:
     ALiBi          ψ(x) = x                f(x) = -m L x
     KERPLE, log    ψ(x) = ln(1 + r2 x)     f(x) = -r1 ln(1 + r2 L) x
     KERPLE, power  ψ(x) = x                f(x) = -r1 L^r2 · x^r2                  one unit that takes x to x^r2
-    T5             ψ(x) = x                f(x) = E[0] + Σ_k (E[k] - E[k-1]) · [x >= s_k / L]     one step for each border
+    T5             ψ(x) = x                f(x) = E[0] + Σ_k (E[k] - E[k-1]) · [x >= s_k / L]   one step for each border
     Sandwich       ψ(x) = x                f(x) = Σ_p cos(L x / 10000^(2p/D)) · H/8h - const      one cosine for each p
 
 with m, r1, r2, E of one head. FIRE has a single c for all heads, so every head is a FIRE of its own.
@@ -28,7 +28,8 @@ from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
-from lengthwise.encodings.base import project, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
+from lengthwise.encodings.base import project
 from lengthwise.forms import AttentionModifiers, DenseBias
 from lengthwise.span import Span
 
@@ -109,9 +110,8 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
                 jumps = [(row[borders] - row[borders - 1], row[0]) for row in values]
                 return Heads(fires=[_fire(StepFIRE, bound, steps, layer, width=width) for layer in jumps])
             case Sandwich():
-                theta, divisors = (
-                    function(torch.device("cpu")) for function in (encoding.frequencies, encoding.divisors)
-                )
+                cpu = torch.device("cpu")
+                theta, divisors = encoding.frequencies(cpu), encoding.divisors(cpu)
                 angles, width = (bound * theta[:, None], 0.0), len(theta)
                 sums = [(1 / float(by), -width / float(by)) for by in divisors]
                 return Heads(fires=[_fire(CosineFIRE, bound, angles, layer, width=width) for layer in sums])
@@ -179,8 +179,10 @@ def rounding(fire: FIRE) -> float:
     library function such as a logarithm EPS. `lost` is the error of the last layer's inputs, `other` that of the other
     bias:
 
-        linear     one division; with ψ = ln(1 + c d) ψ(d) and ψ(L) as well, twice each; other: a product, and the weight
-        steps      nothing: d / L and s_k / L are rounded alike, so that x >= s_k / L exactly where d >= s_k; other: the jumps
+        linear     one division; with ψ = ln(1 + c d) ψ(d) and ψ(L) as well, twice each
+                   other: a product, and the weight
+        steps      nothing: d / L and s_k / L are rounded alike, so that x >= s_k / L exactly where d >= s_k
+                   other: the jumps
         cosines    the angle w x by w, x and their product, in the other bias d times a frequency; the cosine itself
                    other: a sum of n squared sines, each of them off by 2 EPS
         a power    x^r by r times what x loses, and itself; other: d^r, L^r and two products
@@ -233,9 +235,7 @@ def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str)
 
 
 def subjects(make: type[PositionEncoding]) -> Iterator[DistanceBias]:
-    """Yield an instance for every changed setting, with parameters far from their initial values, some past their
-    bounds.
-    """
+    """Yield an instance for every changed setting, with parameters far from their initial values and bounds."""
     cases = EncodingCase.of(make).variants()
     if make is T5:  # the FIRE paper's baseline, and buckets for far keys
         cases.append(EncodingCase(T5, (("num_buckets", 64), ("max_distance", 2048))))
@@ -260,9 +260,8 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
         if make in PLAIN:
             for backend in differentiable_backends():
                 constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
-                if not any(
-                    _unsupported_reason(e, backend) for fires, original in constructions for e in (original, *fires)
-                ):
+                used = [e for fires, original in constructions for e in (original, *fires)]
+                if not any(_unsupported_reason(encoding, backend) for encoding in used):
                     compared = (in_attention(*both, bound, backend) for both in constructions)
                     pairs = list(chain.from_iterable(compared))
                     where = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"

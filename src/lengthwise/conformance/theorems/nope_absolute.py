@@ -40,9 +40,7 @@ ONE, FIRST, PLACE, CONTENT = 0, 1, 2, slice(3, None)  # the dims 1, 2, 3 and the
 
 
 def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int = 0) -> Decoder:
-    """Return a decoder without position encoding and norms, in float64, with the embeddings and first block of the
-    proof.
-    """
+    """Return a decoder without position encoding and norms, in float64, with the proof's embeddings and first block."""
     config = ModelConfig(
         d_model=WIDTH, num_layers=num_layers, num_heads=HEADS, d_ff=bound + 1, mlp="relu", bias=False, t5_scaling=True
     )
@@ -112,9 +110,7 @@ def stages(model: Decoder, ids: Int[Tensor, "b t"]) -> dict[str, Float[Tensor, "
 
 
 def compare(model: Decoder, bound: int) -> Iterator[Result]:
-    """Compare dim 3 after the first attention with 1/t, and the state after the first block with (1, [t=1], t,
-    content).
-    """
+    """Compare dim 3 after the first attention with 1/t, and the first block's output with (1, [t=1], t, content)."""
     inverse, state = [], []
     lengths = [n for n in LENGTHS if n <= bound]
     for length in lengths:

@@ -60,9 +60,7 @@ def set_relative_weights(block: Block) -> None:
 
 @torch.no_grad()
 def compare(model: Decoder, bound: int) -> Iterator[Result]:
-    """Compare the second block's logits with content - (t - i), and its attention with content under the
-    bias -(t - i).
-    """
+    """Compare the second block's logits with content - (t - i), and its attention with content under that bias."""
     block = blocks(model)[1]
     lengths = [n for n in LENGTHS if n <= bound]
     logits, out = [], []

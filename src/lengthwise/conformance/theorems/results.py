@@ -22,9 +22,7 @@ class Result:
     def of(
         cls, theorem: "Theorem", make: type[PositionEncoding], compared: str, pairs: Sequence[tuple[float, float]]
     ) -> "Result":
-        """Return a result for one of several (difference, allowed): one that fails if there is any, or else the
-        largest.
-        """
+        """Return a result for one of several (difference, allowed): one that fails if any does, else the largest."""
         failed = [pair for pair in pairs if not pair[0] <= pair[1]]
         return cls(theorem.name, make.__name__, compared, *max(failed or pairs))
 
@@ -35,9 +33,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem. `about()` returns the encodings that it is checked for. Naming one of `selects_all` selects all of
-    them.
-    """
+    """A theorem. `about()`: the encodings that it is checked for. Naming one of `selects_all` selects all of them."""
 
     name: str
     statement: str

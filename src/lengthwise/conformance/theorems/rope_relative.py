@@ -33,9 +33,7 @@ def rotary() -> list[type[PositionEncoding]]:
 
 @torch.no_grad()
 def change(case: EncodingCase) -> float:
-    """Return the largest difference of products of the same q and k at different distances, as a fraction
-    of |q| |k|.
-    """
+    """Return the largest difference of products of equal q and k at other distances, as a fraction of |q| |k|."""
     q, k = numbers(333, 64, 1, 1, HEAD_DIM), numbers(334, 64, 1, 1, HEAD_DIM)
     positions = torch.arange(DISTANCES)[None]
     rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation
@@ -48,9 +46,7 @@ def change(case: EncodingCase) -> float:
 
 @torch.no_grad()
 def difference(case: EncodingCase) -> tuple[float, float]:
-    """Return the largest change of a product by a shift, over random q, k, positions and shifts, and the allowed
-    change.
-    """
+    """Return the largest change of a product by a shift, over random q, k and positions, and the allowed change."""
     encoding = case.build()
     top = FURTHEST if encoding.max_length is None else encoding.max_length - 1
     # Three sorted numbers are the positions of the key, the query, and the shifted query.
@@ -80,7 +76,8 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
     limit = cases[0].build().max_length
     top = FURTHEST if limit is None else limit - 1
     changes = [change(case) for case in cases]
-    compared = f"products up to {top:,}, settings: {len(cases)}; other distances change them by {min(changes):.2g} |q| |k| or more"
+    change_of_products = f"other distances change them by {min(changes):.2g} |q| |k| or more"
+    compared = f"products up to {top:,}, settings: {len(cases)}; {change_of_products}"
     pairs = [difference(case) for case in cases]
     # A product that does not depend on the distance is a failure.
     pairs += [(float("inf"), allowed) for (_, allowed), by in zip(pairs, changes, strict=True) if not by > MIN_CHANGE]

@@ -40,9 +40,7 @@ def allowed(case: EncodingCase, shift: int) -> float:
     encoding = case.build()
     positions = torch.arange(COUNT)[None] ** 2 + shift
     modifiers = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1))
-    if isinstance(
-        modifiers.product, PiecewiseRotation
-    ):  # the bound of the rotation with the largest one, for every pair
+    if isinstance(modifiers.product, PiecewiseRotation):  # for every pair, the largest bound of a rotation
         return max(_allowed(encoding, rotation) for rotation in modifiers.product.rotations)
     if isinstance(modifiers.rotation, Rotation):
         return _allowed(encoding, modifiers.rotation)
@@ -91,8 +89,8 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 THEOREM = Theorem(
     name="Shift invariance",
-    statement="adding the same number to every position does not change the output (for encodings that depend only on distances, "
-    "or not on positions, this holds by construction and tests only the code that computes distances)",
+    statement="adding the same number to every position does not change the output (for encodings that depend only on "
+    "distances, or not on positions, this holds by construction and tests only the code that computes distances)",
     source="declared by each class (`shift_invariant`)",
     about=invariant,
     prove=prove,

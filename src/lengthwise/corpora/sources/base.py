@@ -46,9 +46,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of one file: bytes, row groups or shards, as the file's format counts. The name is relative to the
-    source.
-    """
+    """A range of one file: bytes, row groups or shards, as its format counts. The name is relative to the source."""
 
     file: str
     start: int
@@ -59,9 +57,7 @@ Part = tuple[Piece, ...]
 
 
 def part_bytes(size: int) -> int:
-    """Return the size of the parts of a source of this size: a power of two, which a small change of the source rarely
-    changes.
-    """
+    """Return the size of the parts of a source: a power of two, which a small change of the source rarely changes."""
     return min(max(1 << (size // PARTS).bit_length(), MIN_PART), MAX_PART)
 
 

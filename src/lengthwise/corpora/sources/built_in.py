@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from lengthwise.corpora import stdlib
-from lengthwise.corpora.documents import Document
 from lengthwise.corpora.sources.base import Part, Piece, Record, Source, SourceOptions
 
 
@@ -32,7 +31,7 @@ class BuiltInSource(Source):
 
     def read(self, part: Part) -> Iterator[Record]:
         for piece in part:
-            yield from (Document(*document) for document in self._documents[piece.start : piece.stop])
+            yield from self._documents[piece.start : piece.stop]
 
     def state(self, part: Part) -> list[Any]:
         return [self.name, self.version, [[piece.start, piece.stop] for piece in part]]

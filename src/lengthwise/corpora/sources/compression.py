@@ -24,9 +24,7 @@ MAX_WINDOW = 31  # bits, of a .zst file; `zstd --long=31`
 
 @contextmanager
 def open_stream(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading; its name says how it is compressed. Raise `ConfigError` if it is damaged or
-    unreadable.
-    """
+    """Open a file that is compressed as its name says. Raise `ConfigError` if it is damaged or unreadable."""
     suffix = path.suffix.lower()
     opener = OPENERS.get(suffix, partial(open, buffering=0))
     damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, lzma.LZMAError)

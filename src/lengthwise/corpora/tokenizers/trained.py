@@ -15,9 +15,7 @@ MIN_FREQUENCY = 2  # of a pair of tokens that becomes a token
 
 
 def trained_size(name: str) -> int | None:
-    """Return the size of a tokenizer `bpe:SIZE`, or None for any other name. Raise `ConfigError` for an impossible
-    size.
-    """
+    """Return the size of a tokenizer `bpe:SIZE`, or None for another name. Raise `ConfigError` for a wrong size."""
     if not name.startswith(PREFIX):
         return None
     text = name.removeprefix(PREFIX).replace("_", "")

@@ -38,9 +38,7 @@ class GlueDataset:
     flatten: Callable[[Row], Iterator[Row]] | None = None
 
     def examples(self, row: Row, train: bool, test: int = 0) -> list[Example]:
-        """Return the examples of a row. `test`: the number of the file in `tests`. Raise `ConfigError` for an invalid
-        row.
-        """
+        """Return the examples of a row. `test`: the number of its file in `tests`."""
         rows = [row] if self.flatten is None else self.flatten(row)
         convert = self.convert or plain
         examples = [example for each in rows for example in convert(self, each, train)]
@@ -57,9 +55,7 @@ class GlueDataset:
         return " ".join([self.name, *(f"{name}: {text_field(row, name)}" for name in columns)])
 
     def label(self, row: Row) -> str:
-        """Return the text of a row's label, which is a number, a boolean or a text. Raise `ConfigError` if it is
-        missing.
-        """
+        """Return the text of a row's label, which is a number, a boolean or a text."""
         if "label" not in row:
             raise ConfigError(f"{NO_LABEL} (its fields are: {', '.join(map(str, row))[:200]})")
         value = row["label"]
@@ -80,9 +76,7 @@ def plain(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def stsb(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
-    """A number from 0 to 5 as its text. It is rounded to a multiple of 0.2 for training, as in T5, and exact in the
-    test.
-    """
+    """A number from 0 to 5 as its text. For training it is rounded to a multiple of 0.2, as in T5."""
     value = row.get("label")
     if value is None or value == -1:
         raise ConfigError(NO_LABEL)
@@ -103,9 +97,7 @@ def multirc(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def record(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
-    """A passage with a gap. In training each accepted entity is an example, as in T5; in the test they are its
-    references.
-    """
+    """A passage with a gap. In training, each accepted entity is an example, as in T5."""
     lists = {}
     for name in ("entities", "answers"):
         value = row.get(name)
@@ -139,9 +131,7 @@ def wsc(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def _marked(text: str, span: str, index: int, mark: str) -> str:
-    """Put marks around a span that begins with the word `index`. T5 leaves a text as it is where another
-    word is there.
-    """
+    """Put marks around a span that begins with the word `index`. As in T5, leave a text without it as it is."""
     words = re.match(rf"(?:\S+\s){{{index}}}", text) if index < 10_000 else None
     if words is None or not text.startswith(span, words.end()):
         return text

@@ -1,4 +1,4 @@
-"""Check the values of RoPE settings in config.json, where transformers raises an error that names no setting, or only warns."""
+"""The values of RoPE settings in config.json, where transformers' errors name no setting, or it only warns."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -80,7 +80,8 @@ def _problems(entry: Mapping[str, Any], has_failed: bool) -> Iterator[str]:
             if name in entry and (not isinstance(entry[name], str) or entry[name] not in {*known, *SYNONYMS}):
                 yield f"transformers has no {name} {unlisted(_cut(entry[name]), known)}"
             if entry.get(name) == "su":
-                yield f"{name} 'su' is an older name, for which transformers misses settings; write 'longrope', its name of today"
+                older = f"{name} 'su' is an older name, for which transformers misses settings"
+                yield f"{older}; write 'longrope', its name of today"
 
 
 def _is_finite(value: Any) -> bool:

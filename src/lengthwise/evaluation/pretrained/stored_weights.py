@@ -45,9 +45,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
 
 def items(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all settings that are not null with their values, including those of nested configurations (text_config,
-    ...).
-    """
+    """Yield all settings that are not null with their values, also of nested configurations (text_config, ...)."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if inner is not None:

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.config import ConfigError
 from lengthwise.forms import table_dtype
 from lengthwise.forms.tables import scatter_columns
 from lengthwise.measurements.inside.attention import AttentionCall, attention_calls, block_rows
@@ -49,12 +48,9 @@ def attended_distance(
     Differs: their text has distances one greater than their code, which this follows.
     """
     queries = queries.expand(inputs.shape[:2])
-    count = int(queries.sum())
-    if not count:
-        raise ConfigError("queries must select at least one token, got none")
     layers = [_layer(call, queries) for call in attention_calls(model, inputs, positions)]
     most, mass = (torch.stack(values) for values in zip(*layers, strict=True))
-    return AttendedDistances(most.cpu(), mass.cpu(), count)
+    return AttendedDistances(most.cpu(), mass.cpu(), int(queries.sum()))
 
 
 def _layer(call: AttentionCall, queries: Tensor) -> tuple[Tensor, Tensor]:

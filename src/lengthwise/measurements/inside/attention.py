@@ -42,9 +42,7 @@ class AttentionCall:
         yield from self._logits(self.mask.query_blocks(rows))
 
     def row(self, query: int) -> Float[Tensor, "b h j"]:
-        """Return the logits of one query for all keys, −inf at masked keys, without computing those of
-        other queries.
-        """
+        """Return the logits of one query for all keys, −inf at masked keys. Those of other queries are not computed."""
         block = PairBlock(queries=slice(query, query + 1), keys=slice(0, self.mask.keys))
         ((_, _, logits),) = self._logits([block])
         return logits[:, :, 0]

@@ -9,8 +9,7 @@ from torch.special import entr
 
 from lengthwise.config import ConfigError
 from lengthwise.measurements.inside.attention import AttentionCall, attention_calls, block_rows
-from lengthwise.models import Model, require_decoder
-from lengthwise.values import unlisted
+from lengthwise.models import Model
 
 # ---- divergences in nats ------------------------------------------------------------------------------------------
 
@@ -75,18 +74,7 @@ def attention_distance(
     Source: Kazemnejad et al. 2023, section 5.2, equation 2. Differs: the published code swaps the arguments of the
     divergence, and compares head m of one model with head n of the other only for m < n.
     """
-    if variant not in DIVERGENCES:
-        raise ConfigError(f"there is no variant {unlisted(variant, DIVERGENCES)}")
-    a, b = require_decoder(a), require_decoder(b)
-    depths = len(a.blocks), len(b.blocks)
-    if depths[0] != depths[1]:
-        raise ConfigError(
-            f"the models must have equal depth, because layers are compared one to one, got {depths[0]} and "
-            f"{depths[1]} layers"
-        )
     selected = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
-    if not bool(selected.any(-1).all()):
-        raise ConfigError("queries must select at least one token in each row, got none in some row; remove that row")
     layers = zip(attention_calls(a, inputs, positions[0]), attention_calls(b, inputs, positions[1]), strict=True)
     return torch.stack([_layer(call_a, call_b, selected, variant) for call_a, call_b in layers], -1)
 

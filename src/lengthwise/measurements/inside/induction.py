@@ -62,8 +62,7 @@ def earlier_labels(tokens: int, points: int) -> Bool[Tensor, "t t"]:
 
 
 def nearest_labels(xs: Float[Tensor, "b n d"], start: int, neighbours: int) -> Bool[Tensor, "b t t"]:
-    """Return [prompt, query, key]: True if the query is an x from the `start`-th on, and the key is the y of one of the
-    `neighbours` nearest x's before it."""
+    """Return whether a query is an x from `start` on and a key the y of one of the nearest x's before it."""
     unit = torch.nn.functional.normalize(xs.double(), dim=-1)
     # Rounding to 1e-9 makes equal similarities compare equal, as between corners of a cube.
     similarity = (unit @ unit.mT).mul(1e9).round()

@@ -13,7 +13,7 @@ from lengthwise.measurements.base import ExampleOptions, OnProgress
 from lengthwise.measurements.inside.trained import TrainedRun, count_of_examples, example_batches
 from lengthwise.models import require_decoder
 from lengthwise.positions import position_scheme_for
-from lengthwise.tasks.pooled import PooledTask
+from lengthwise.tasks.base import PooledTask
 
 
 def shifted_scores(

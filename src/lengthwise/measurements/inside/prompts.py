@@ -1,12 +1,11 @@
 """Prompts of runs that learn functions in context."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 from torch import Tensor
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.evaluation import check_lengths
 from lengthwise.measurements.base import ExampleOptions
 from lengthwise.measurements.inside.trained import TrainedRun, in_batches, positions_of
 from lengthwise.tasks.base import Batch
@@ -14,20 +13,13 @@ from lengthwise.tasks.functions import FunctionTask
 
 
 def require_function_task(run: Run, probe: str) -> int:
-    """Return the number of dimensions of the run's task. Raise `ConfigError` for another kind of task.
-    Builds no model.
-    """
+    """Return the dimensions of the run's task. Raise `ConfigError` for another kind of task. Builds no model."""
     if not issubclass(run.task.cls, FunctionTask):
         raise ConfigError(
             f"{probe} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a "
             "run of such a task (linear regression, for example)"
         )
     return int(run.task.build().dims)
-
-
-def require_lengths(run: Run, lengths: Collection[int]) -> None:
-    """Raise `ConfigError` if prompts are too long for the run; of several, the longest is named. Builds no model."""
-    check_lengths(run, sorted(set(lengths), reverse=True))
 
 
 def function_task(trained: TrainedRun) -> FunctionTask:
@@ -53,8 +45,6 @@ def prompt_batches(
 def repeated_prompts(
     trained: TrainedRun, options: ExampleOptions, length: int, repeats: int = 1
 ) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches`
-    does.
-    """
+    """Yield batches as `prompt_batches` does, of test prompts of this length with their examples `repeats` times."""
     xs, ys = examples_of_prompts(trained, options, length)
     yield from prompt_batches(trained, options, xs.repeat(1, repeats, 1), ys.repeat(1, repeats))

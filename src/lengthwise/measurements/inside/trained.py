@@ -40,9 +40,7 @@ class TrainedRun:
 def load_trained_run(
     run: Run, folder: Path, *, device: torch.device | str = "cpu", backend: str = "auto"
 ) -> TrainedRun:
-    """Return the run with its trained model from a folder. Raise `CheckpointError` if the weights are missing or
-    damaged.
-    """
+    """Return the run with its model from a folder. Raise `CheckpointError` for missing or damaged weights."""
     return TrainedRun(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
 
 
@@ -71,9 +69,7 @@ def count_of_examples(trained: TrainedRun, options: ExampleOptions) -> int:
 def example_batches(
     trained: TrainedRun, options: ExampleOptions, runs: Sequence[Run]
 ) -> Iterator[tuple[Batch, list[Tensor | None]]]:
-    """Yield batches of the question's test examples, with the position IDs that the position scheme of each run
-    assigns.
-    """
+    """Yield batches of the test examples, with the position IDs that the position scheme of each run assigns."""
     task, length = trained.task, options.length
     examples = task.examples(options.seed, count_of_examples(trained, options), length, "test")
     yield from in_batches(

@@ -57,8 +57,7 @@ def encoding_from_rope_parameters(
     max_position_embeddings: int | None = None,
     layout: Layout = "half",
 ) -> Choice:
-    """Return the choice for a `rope_parameters` of transformers 5, or a `rope_scaling` of transformers 4 with its
-    `rope_theta`.
+    """Return the choice for `rope_parameters` of transformers 5, or `rope_scaling` and `rope_theta` of transformers 4.
 
     `None` (a layer without RoPE) gives NoPE. The training length is not a setting of our encodings; the model passes
     it, and `trained_length` reads it from the parameters. `max_position_embeddings` is needed for "longrope" and "yarn"
@@ -133,9 +132,7 @@ def known_keys(kind: str) -> frozenset[str]:
 
 
 def _converted(key: str, value: Any, total: int | float) -> Any:
-    """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction
-    refers to.
-    """
+    """Return the value of our setting for one of their keys. `total`: the dims or pairs that a fraction refers to."""
     if key == "partial_rotary_factor":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
             raise ConfigError(f"partial_rotary_factor must be a number, more than 0 and at most 1, got {value!r}")

@@ -112,8 +112,7 @@ def alibi_from_slopes(values: Float[Tensor, "*shape"]) -> Choice:
 
 
 def alibi_log_slopes(values: Float[Tensor, "*shape"]) -> Float[Tensor, " heads"]:
-    """Return the `log_slopes` of our ALiBi(learned=True) in float64, for slopes of any shape with one number for each
-    head.
+    """Return `log_slopes` of our ALiBi(learned=True) in float64, for slopes of any shape with a number for each head.
 
     Use it for slopes that are learned or have another maximum. The parameter stores float32, so its slopes have a
     relative error of about 1e-7 · |log slope|. Raise `ConfigError` for slopes that are not above 0, which our ALiBi

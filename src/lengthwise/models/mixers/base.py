@@ -22,8 +22,7 @@ class MixerBlock(nn.Module, ABC):
 
     The state is everything that later tokens need of earlier ones. It is a tuple of tensors whose first axis is the
     batch. None is the state before the first token. `documents` [b, j] has the document IDs of all tokens so far, those
-    of earlier calls first;
-    None: one document. A token sees only its own document, whose tokens are contiguous.
+    of earlier calls first; None: one document. A token sees only its own document, whose tokens are contiguous.
     """
 
     backend: str
@@ -76,9 +75,7 @@ class MixerWithMLP(WithMLP, MixerBlock):
 
 
 def draw_weights(block: nn.Module, outputs: Iterable[nn.Linear], num_layers: int) -> None:
-    """Draw the weights of the linear maps of a block with the scales of the decoder. `outputs`: those that are added to
-    x.
-    """
+    """Draw the weights of a block's linear maps as the decoder does. `outputs`: those whose results are added to x."""
     for module in block.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
@@ -100,8 +97,7 @@ def short_convolution(
     bias: Float[Tensor, " e"],
     documents: Int[Tensor, "b i"] | None,
 ) -> Float[Tensor, "b t e"]:
-    """Return the sum of the last k tokens of each token's document, weighted by channel; the last weight is that of the
-    token.
+    """Return sums of the last k tokens of each token's document, weighted by channel; the last weight is the token's.
 
     `x` begins with the k − 1 tokens before the first one, so j = t + k − 1.
     """

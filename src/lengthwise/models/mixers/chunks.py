@@ -1,4 +1,4 @@
-"""Linear attention with a decay for each head, chunk by chunk: matrix products within a chunk, and a state between chunks.
+"""Linear attention with a decay for each head: matrix products within a chunk of tokens, a state between chunks.
 
 S_t = γ_h S_{t−1} + k_t v_tᵀ,        out_t = S_tᵀ q_t
 """

@@ -17,8 +17,7 @@ SLOW, FAST, TARGET, SHIFT = 1.5, 0.3, 1e-2, 0.05  # of its window
 
 
 class Filters(nn.Module):
-    """The filters of a layer: h_n(t) = (exp(−α_c t / (L − 1)) + 0.05) · FFN(features(t))_{n,c}, for n = 1, 2 and each
-    channel c.
+    """The filters h_n(t) = (exp(−α_c t / (L − 1)) + 0.05) · FFN(features(t))_{n,c}, for n = 1, 2 and each channel c.
 
     `length` is L, the training length. The features of t are t / (L − 1), and cos and −sin of 2π f t / L for 16
     frequencies f from 1e-4 to 15. The FFN has three layers of 64 units with the activation sin(frequency · x), whose

@@ -1,4 +1,4 @@
-"""Linear Transformer (Katharopoulos et al. 2020): attention whose softmax is replaced by products of positive features."""
+"""Linear Transformer (Katharopoulos et al. 2020): products of positive features in place of the softmax."""
 
 import torch
 import torch.nn.functional as F

@@ -1,8 +1,8 @@
 """Mamba-1 (Gu & Dao 2023): a selective scan behind a short convolution, in a block without an MLP.
 
 The block is x + mixer(norm(x)). The mixer reads a token and its three predecessors through a short convolution, and all
-earlier tokens through a state of fixed size. Each token determines how much the state decays and how much it adds to
-it.
+earlier tokens through a state of fixed size. Each token determines how much the state decays and how much it adds.
+
 Source: Gu & Dao 2023; parameters, their names and their initial values as in state-spaces/mamba.
 """
 

@@ -51,8 +51,7 @@ class MixerCache:
 
 
 class MixerModel(Model):
-    """A model without attention from tokens [b, t] or vectors [b, t, input_width] to logits [b, t, output_size], like
-    `Decoder`.
+    """A model without attention, from tokens or vectors to logits, as `Decoder`.
 
     `config.mixer` names the mixer of its blocks. `encoding`: one that the mixer accepts (`config/mixers.py`); it acts
     on the embeddings, or does nothing. The state is empty at the start of every document, for packed documents and

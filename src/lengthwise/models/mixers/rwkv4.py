@@ -1,4 +1,4 @@
-"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and a channel mixing in place of the MLP."""
+"""RWKV-4 (Peng et al. 2023): averages of values whose weights decay by channel, and channel mixing for the MLP."""
 
 import math
 
@@ -90,9 +90,7 @@ class RWKV4(MixerBlock):
 def shifted(
     x: Float[Tensor, "b t d"], last: Float[Tensor, "b d"] | None, documents: Int[Tensor, "b j"] | None
 ) -> Float[Tensor, "b t d"]:
-    """Return the token before each one, and 0 before the first of a document. `last`: the token before the
-    first one.
-    """
+    """Return the token before each one, 0 before the first of a document. `last`: the token before the first one."""
     last = torch.zeros_like(x[:, 0]) if last is None else last.to(x.dtype)
     before = torch.cat([last[:, None], x[:, :-1]], 1)
     return before if documents is None else before * in_same_document(documents, 1)[:, -x.shape[1] :, None]
@@ -106,8 +104,7 @@ def weighted_mean(
     state: State | None,
     begins: Bool[Tensor, "b t"] | None,
 ) -> tuple[Float[Tensor, "b t d"], State]:
-    """Return wkv of every token, and the state after the last one: numerator, denominator and logarithm of their scale
-    [b, d].
+    """Return wkv of every token, and the state after the last one: numerator, denominator and the log of their scale.
 
     `begins`: which tokens are the first of a document.
     """
@@ -168,9 +165,7 @@ def _chunks(
 def _carry(
     sums: Tensor, scales: Tensor, decay: Tensor, state: tuple[Tensor, Tensor], begins: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return sums and scales before each chunk [b, n, ...], and those after the last one, of the sums of each chunk's
-    tokens.
-    """
+    """Return sums and scales before each chunk [b, n, ...] and after the last, of the sums of each chunk's tokens."""
     total, scale = state
     before, before_scales = [], []
     for n, (of_chunk, of_scale) in enumerate(zip(sums.unbind(1), scales.unbind(1), strict=True)):

@@ -4,8 +4,7 @@
 
 If autograd recorded this loop, every step would stay in memory. And with `x[:, t]` in the loop, the gradient of each
 step would be as large as all of x, so the backward pass would take time quadratic in the length. So the backward pass
-here is written by
-hand: it recomputes the states of a few rows at a time and stores no others.
+here is written by hand: it recomputes the states of a few rows at a time and stores no others.
 """
 
 from collections import defaultdict

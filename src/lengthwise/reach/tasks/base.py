@@ -11,7 +11,6 @@ with the question. So the tokens that have to be predicted are the same.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from lengthwise.config import Config, ConfigError
 
@@ -29,21 +28,16 @@ class Needles:
     answer: str
 
 
+RetrievalTask = Callable[[Random, float], Needles]
+"""Makes an example from a generator and a depth. `measurements.reach.RETRIEVAL` describes each task."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chat(Config):
     """What a model's chat template puts before the message of the user, and between it and the answer."""
 
     before: str
     after: str
-
-
-class RetrievalTask(Protocol):
-    """A retrieval task, described in `measurements.reach.RETRIEVAL`."""
-
-    name: str
-
-    def needles(self, random: Random, depth: float) -> Needles:
-        """Return an example. `depth`: the place of the sentence that is asked for; tasks without a depth ignore it."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +48,11 @@ class Prompt:
     answer: int
 
 
-def name(random: Random) -> str:
-    """Return a name that no text contains: four syllables."""
-    return "".join(random.choice(CONSONANTS) + random.choice(VOWELS) for _ in range(4))
-
-
 def names(random: Random, count: int) -> list[str]:
-    """Return different names."""
+    """Return different names of four syllables, which no text contains."""
     unique: dict[str, None] = {}
     while len(unique) < count:
-        unique[name(random)] = None
+        unique["".join(random.choice(CONSONANTS) + random.choice(VOWELS) for _ in range(4))] = None
     return list(unique)
 
 

@@ -1,1 +1,1 @@
-"""Charts: declared as rows with a kind, axes and looks, drawn by Altair (drawing.py), and written as files (pictures.py)."""
+"""Charts: declared as rows with a kind, axes and looks, drawn by Altair (drawing.py), and saved (pictures.py)."""

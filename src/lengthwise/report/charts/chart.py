@@ -33,9 +33,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Range:
-    """A vertical axis from `low` to `high`. Arrows at the upper edge mark means above it. `name`: the text of its
-    button.
-    """
+    """A vertical axis from `low` to `high`, whose button says `name`. Arrows at its upper edge mark means above it."""
 
     name: str
     low: float
@@ -44,9 +42,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical rule `at` a place, with the texts above it to its left and to its right. The second may have a short
-    form.
-    """
+    """A vertical rule `at` a place, with texts above it to its left and right. The second may have a short form."""
 
     at: float | str
     left: str = ""
@@ -134,9 +130,7 @@ def curve_chart(
     shaded: Sequence[tuple[float, float]] = (),
     height: int = SMALL,
 ) -> Chart:
-    """Return a chart of curves between the ends of both axes. What is outside is cut off. `unit`: of the horizontal
-    axis.
-    """
+    """Return a chart of curves, cut off at the ends of both axes. `unit`: of the horizontal axis."""
     first, last = ends
     last = last if last > first else first + 1
     columns = Columns(at=(first, last), low=first, high=last, ticks=(f"{first:,}", f"{last:,}{unit}"))

@@ -49,9 +49,7 @@ Layers = Iterator[alt.Chart]
 
 
 def page_data(chart: Chart) -> dict[str, Any]:
-    """Return what the page's script reads: the spec, its rows by columns, and what the tooltip says about places on the
-    axis.
-    """
+    """Return what the page's script reads: the spec, its rows by columns, and the tooltip's texts."""
     with alt.utils.schemapi.debug_mode(False):  # tests validate each kind of chart, which takes seconds for a page
         spec = _layered(_Drawing(chart), "rows").to_dict(validate=False)
     del spec["config"]
@@ -94,9 +92,7 @@ def _layered(drawing: "_Drawing", data: str, **more: Any) -> alt.LayerChart:
 
 
 class _Drawing:
-    """The layers of one chart. `alone`: in a file of its own, where nothing changes, and axes and colours
-    have names.
-    """
+    """The layers of one chart. `alone`: in a file, where nothing changes, and axes and colours have names."""
 
     def __init__(self, chart: Chart, alone: bool = False) -> None:
         self.chart, self.alone = chart, alone
@@ -132,9 +128,7 @@ class _Drawing:
         return alt.X("x:Q", scale=scale, axis=axis)
 
     def y(self, field: str = "y") -> alt.Y:
-        """Return the vertical axis, whose ends are those of the range that is shown. A small chart has texts at its
-        ends.
-        """
+        """Return the vertical axis of the range that is shown. That of a small chart has texts at its ends."""
         ranges = self.chart.ranges
         limits: list[Any] = [ranges[0].low, ranges[0].high]
         if len(ranges) > 1:

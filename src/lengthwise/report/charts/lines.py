@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.report.charts.chart import Chart, Columns, Range, Row, short
 from lengthwise.report.palette import Look
-
-__all__ = ["Chart", "Columns", "Line", "Range", "even_columns", "line_chart", "zero_to"]
 
 LABEL_DISTANCE = 14  # pixels between the labels at the ends of two lines
 HEIGHT = 240  # pixels
@@ -37,9 +35,7 @@ class Line:
         return [i.mean for i in self.scores if i is not None and math.isfinite(i.mean)]
 
     def rows(self, at: Sequence[float]) -> list[Row]:
-        """Return a row for each column. A score that is missing or not finite is null, which interrupts the
-        line there.
-        """
+        """Return a row for each column. A score that is missing or not finite is null, which interrupts the line."""
         counts = [self.counts] * len(at) if isinstance(self.counts, str) else self.counts
         rows = []
         for x, score, n in zip(at, self.scores, counts, strict=True):

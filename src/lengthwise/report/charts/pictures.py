@@ -1,4 +1,4 @@
-"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
+"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. vl-convert draws them; nothing is downloaded."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,7 @@ class Panel:
 
 
 def picture(panels: Sequence[Panel], suffix: str) -> bytes:
-    """Return the panels, one above the other, as a file of the format "svg", "png" or "pdf", in light
-    colours on white.
-    """
+    """Return the panels, one above the other, as an SVG, PNG or PDF file, in light colours on white."""
     import vl_convert
 
     text = _with_colours(drawing(panels, background="var(--paper)"), variables()[0])
@@ -85,9 +83,7 @@ def _with_colours(text: str, values: Mapping[str, str]) -> str:
 
 
 def _on_white(colour: str) -> str:
-    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that
-    notation.
-    """
+    """Return a translucent colour of the style as it is on white, because programs that read SVG do not know it."""
     match = re.fullmatch(r"rgb\((\d+) (\d+) (\d+) / (\d+)%\)", colour)
     if match is None:
         return colour

@@ -3,15 +3,13 @@
 import math
 from collections.abc import Iterable
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 
 SMALLEST = 1e-300  # below, powers of ten cannot be divided any further
 
 
 def nice_top(highest: float) -> float:
-    """Return the smallest end of an axis from 0 that is at least `highest` and 3 to 5 steps of 1, 2 or 5 times a power
-    of ten.
-    """
+    """Return the smallest end of an axis from 0 for `highest` with 3 to 5 steps of 1, 2 or 5 times a power of ten."""
     if not highest > SMALLEST or not math.isfinite(highest):
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest / 5))
@@ -20,9 +18,7 @@ def nice_top(highest: float) -> float:
 
 
 def robust_top(values: Iterable[float], reach: float = 4) -> float:
-    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if
-    that is lower.
-    """
+    """Return the end of an axis from 0: at the highest value, or `reach` times the upper quartile if that is lower."""
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return 1.0
@@ -37,9 +33,7 @@ def top_of_intervals(intervals: Iterable[Interval]) -> float:
 
 
 def frame(values: Iterable[float]) -> tuple[float, float]:
-    """Return round ends of a vertical axis around all values. It begins at 0 if the values are far apart and not below
-    0.
-    """
+    """Return round ends of an axis around all values. It begins at 0 if none is below and they are far apart."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     spread = max(high - low, 0.01 * max(abs(low), abs(high)), 1e-9)

@@ -1,4 +1,4 @@
-"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
+"""`Database`: what differs between SQLite, PostgreSQL and others. `Store` does everything else with plain SQL."""
 
 import os
 from abc import ABC, abstractmethod
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from sqlalchemy import URL, Connection, Engine, insert, inspect, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from lengthwise.store import schema
 from lengthwise.store.cells import escaped
-from lengthwise.store.errors import StoreError, read_only, store_errors
+from lengthwise.store.errors import StoreError, first_line, read_only
+from lengthwise.values import without_secrets
 
 
 class Database(ABC):
@@ -37,9 +38,7 @@ class Database(ABC):
     @classmethod
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises
-        `StoreError`.
-        """
+        """Connect to the database at an address, without checking its tables (see `open_store`)."""
 
     @abstractmethod
     def check(self, create: bool) -> None:
@@ -76,9 +75,14 @@ class Database(ABC):
 
     # ---- transactions -------------------------------------------------------------------------------------------
 
-    def errors(self) -> AbstractContextManager[None]:
-        """Return a context that converts the database's exceptions, see `store_errors`."""
-        return store_errors(self.name, self.explain)
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert the database's exceptions in this block to `StoreError`."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            line = self.explain(error) if isinstance(error, DBAPIError) else None
+            raise StoreError(without_secrets(line or f"{self.name}: {first_line(error)}")) from error
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:
@@ -125,10 +129,5 @@ class Database(ABC):
             raise StoreError(
                 f"{self.name} has revision {shown} of the tables, but this lengthwise reads only revision "
                 f"{schema.REVISION}; {fix}, or give another folder"
-            )
-        if missing := sorted(schema.tables.tables.keys() - set(existing)):
-            raise StoreError(
-                f"{self.name} was written by an earlier version of lengthwise, whose tables differ (it has no table "
-                f"{missing[0]!r}); give a new folder, or use the version that wrote it"
             )
         return True

@@ -78,9 +78,7 @@ class PostgreSQL(Database):
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATION_LOCK})
 
     def begin_reading(self, connection: Connection) -> None:
-        """Read one snapshot. By default, every query of a transaction would see what others have committed
-        before it.
-        """
+        """Read one snapshot. By default, every query would see what others have committed before it."""
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 
     def disconnect(self) -> None:

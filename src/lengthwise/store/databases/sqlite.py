@@ -18,7 +18,7 @@ from sqlalchemy.pool import QueuePool
 
 from lengthwise.store import schema
 from lengthwise.store.databases.base import Database
-from lengthwise.store.errors import StoreError, StoreGone, damaged, first_line, locked, read_only
+from lengthwise.store.errors import StoreError, StoreGone, first_line, locked, read_only
 from lengthwise.store.file_systems import require_local
 
 FILE_NAME = "results.db"
@@ -113,7 +113,8 @@ class SQLite(Database):
         if code == sqlite3.SQLITE_NOTADB:
             return _not_a_database(self.name)
         if code == sqlite3.SQLITE_CORRUPT:
-            return damaged(self.name, first_line(error))
+            reason = first_line(error)
+            return f"{self.name} is damaged ({reason}); restore a copy, or move it away and run the study again"
         if code == sqlite3.SQLITE_FULL:
             return (
                 f"{self.name} could not be written because the disk is full; free some space and run this command "
@@ -174,9 +175,7 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
 
 
 def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
-    """Turn on the log. Retry until the timeout: SQLite fails at once, without waiting, if two processes create the same
-    file.
-    """
+    """Turn on the log. Retry until the timeout: SQLite fails at once if two processes create the same file."""
     end = time.monotonic() + timeout
     while True:
         raw = engine.raw_connection()  # this statement must be outside of any transaction

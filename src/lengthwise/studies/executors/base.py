@@ -38,9 +38,7 @@ class Executor(ABC):
 
     @classmethod
     def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
-        """Raise `ConfigError` if no worker could work, before anything is created. `store`: the address of the
-        database, if any.
-        """
+        """Raise `ConfigError` if no worker could work. `store`: the address of the database, if it has one."""
         compute.require_usable()
 
     @abstractmethod
@@ -74,9 +72,7 @@ class Executor(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ask all workers to save a checkpoint, to release their runs and to end. It may be called again, and while
-        polling.
-        """
+        """Ask all workers to save a checkpoint, to release their runs and to end. It may be called again."""
 
     @abstractmethod
     def kill(self) -> None:

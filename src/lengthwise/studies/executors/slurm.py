@@ -101,8 +101,7 @@ class SlurmExecutor(RemoteExecutor):
             self.stopping.wait(seconds)
 
     def _follow(self) -> None:
-        """Learn which jobs are left. If none is and the study is unfinished, submit new ones as long as they achieve
-        something."""
+        """Ask which jobs are left. If none is, submit new ones for the rest, as long as they achieve something."""
         try:
             self.jobs = self._ask()
         except WorkerError as error:  # the controller may be restarting

@@ -116,9 +116,7 @@ class Watcher:
 
 
 class RemoteExecutor(Executor):
-    """An executor whose workers write to the store and tell this process nothing. They have to find the same results
-    folder.
-    """
+    """An executor whose workers only write to the store. They have to find the same results folder."""
 
     remote = True
 
@@ -143,9 +141,7 @@ class RemoteExecutor(Executor):
 
 
 def require_consistent(gpus: float, compute: Compute, store: str | None) -> None:
-    """Raise `ConfigError` for a GPU that is not used or not reserved, and for a password that would be written to a
-    disk.
-    """
+    """Raise `ConfigError` for a GPU that is only used or only reserved, and for a password in the address."""
     if bool(gpus) != (compute.device != "cpu"):
         fix = "add --device cuda" if gpus else "add --gpus 1"
         raise ConfigError(f"gpus is {gpus:g} but device is {compute.device}; {fix}")

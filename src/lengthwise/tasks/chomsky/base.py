@@ -10,8 +10,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.metrics import TOKEN_ACCURACY
-from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator, mean_over
-from lengthwise.tasks.pairs import LazyPairs, Pairs
+from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, mean_over
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask, combinations
 
 Level = Literal["regular", "context-free", "context-sensitive"]
@@ -26,8 +26,7 @@ class ChomskyTask(SequenceTask):
 
     `level`: the level of the Chomsky hierarchy that the paper assigns: regular (a finite automaton solves the task),
     context-free (an automaton with a stack), or context-sensitive (one with a tape of limited length).
-    `shortest`, `step`: the lengths with examples are `shortest`, `shortest + step`, ... A training step draws one of
-    those.
+    `shortest`: the lengths with examples are `shortest`, `shortest + length_step`, ...
 
     The score is the share of answer tokens that are correct under teacher forcing: each is predicted after the correct
     tokens before it. If the length of the question does not determine that of the answer (`scores_end`), EOS counts as
@@ -50,7 +49,6 @@ class ChomskyTask(SequenceTask):
     unit = "symbols"
     level: ClassVar[Level]
     shortest: ClassVar[int] = 1
-    step: ClassVar[int] = 1
     scores_end: ClassVar[bool] = False
 
     def longest_answer(self, length: int) -> int:
@@ -65,29 +63,12 @@ class ChomskyTask(SequenceTask):
 
     def check_length(self, length: int, split: str = "test") -> None:
         super().check_length(max(length, 1), split)
-        if length < self.shortest or (length - self.shortest) % self.step:
-            parity = "" if self.step == 1 else f"an {'odd' if self.shortest % 2 else 'even'} number, "
+        if length < self.shortest or (length - self.shortest) % self.length_step:
+            parity = "" if self.length_step == 1 else f"an {'odd' if self.shortest % 2 else 'even'} number, "
             raise ConfigError(
                 f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least "
                 f"{self.shortest}, got {length}"
             )
-
-    def training_batch(
-        self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
-    ) -> Batch:
-        count = len(range(shortest, longest + 1, self.step))
-        length = shortest
-        if count > 1:
-            length += self.step * int(torch.randint(count, (), generator=generator))
-        return self.sample(generator, batch, length, "train")
-
-    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        lengths = range(shortest, longest + 1, self.step)
-        return self.pack(
-            Pairs.join(
-                [self._draw_pairs(generator(seed, "fixed", n), 1, lengths[n % len(lengths)], "train") for n in numbers]
-            )
-        )
 
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         best = logits.max(-1)
@@ -141,8 +122,9 @@ class AnsweredTask(ChomskyTask):
     def answers(self, questions: Int[Tensor, "b n"]) -> Int[Tensor, "b a"]:
         """Return the word ids of the answers; -1 means that there is no word."""
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
-        return LazyPairs((self.draw_questions(generator, count, length),), _unchanged, self.answers)
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        questions = self.draw_questions(generator, count, length)
+        return Pairs(questions, self.answers(questions))
 
     def all_examples(self, length: int) -> Pairs | None:
         questions = self.all_questions(length)
@@ -163,7 +145,3 @@ class StringTask(AnsweredTask):
 
     def all_questions(self, length: int) -> Int[Tensor, "m n"] | None:
         return combinations([self.symbols] * length)
-
-
-def _unchanged(questions: Tensor) -> Tensor:
-    return questions

@@ -61,7 +61,7 @@ class MissingDuplicate(AnsweredTask):
     """
 
     level = "context-sensitive"
-    shortest, step = 2, 2
+    shortest, length_step = 2, 2
 
     def __init__(self) -> None:
         super().__init__([*BITS, PLACEHOLDER])

@@ -52,9 +52,7 @@ def draw_expressions(
 
 
 def _write_short(words: np.ndarray, starts: np.ndarray, sizes: np.ndarray, generator: torch.Generator) -> np.ndarray:
-    """Draw the digits of the parts of 1 to 4 symbols, write these symbols into `words`, and return the
-    parts' values.
-    """
+    """Draw the parts of 1 to 4 symbols, write them into `words`, and return their values."""
     digits = torch.randint(MODULUS, (len(starts),), generator=generator).numpy()
     negative, in_brackets = sizes % 2 == 0, sizes > 2
     places = starts + negative + in_brackets

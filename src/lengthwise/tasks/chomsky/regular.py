@@ -100,7 +100,7 @@ class ModularArithmetic(AnsweredTask):
     """
 
     level = "regular"
-    step = 2
+    length_step = 2
 
     def __init__(self) -> None:
         super().__init__([*RESIDUES, PLUS, MINUS, TIMES])

@@ -89,9 +89,7 @@ class BooleanFunction(FunctionTask):
 def literals(
     generator: torch.Generator, count: int, dims: int, probability: float, *, negated: bool = True
 ) -> Float[Tensor, "b d"]:
-    """Draw rows of w: each coordinate is nonzero with this probability, +1 or -1 with equal chances (only +1 unless
-    `negated`).
-    """
+    """Draw rows of w: each coordinate is nonzero with this probability, then +1, or also -1 if `negated`."""
     uniform = torch.rand(count, dims, generator=generator)
     signs = 1 - 2.0 * (uniform < probability / 2) if negated else 1.0
     return (uniform < probability) * signs

@@ -151,9 +151,7 @@ class FunctionTask(PrefixTask):
         ]
 
     def _baseline(self, name: str, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
-        """Return the score of a baseline's prediction of y_n from the n - 1 examples before it, for each n in
-        `lengths`.
-        """
+        """Return the score of a baseline's prediction of y_n from the examples before it, for each n in `lengths`."""
         xs, ys = self.examples_of(batch)
         columns = [n - 1 for n in lengths]
         predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention.backends.base import NoDerivative
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import Form, QueryGain, Term
 from lengthwise.forms.base import along_axes, selection
@@ -223,6 +222,18 @@ def _weights(logits: Float[Tensor, "b h i j"], row_max: Float[Tensor, "b h i 1"]
     return torch.threshold_(logits.sub_(row_max), smallest, -math.inf).exp_()
 
 
+class _NoDerivative(torch.autograd.Function):
+    """Return a gradient unchanged. Its derivative by the tensors that it was computed from raises an error."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *_sources: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, _grad: Tensor) -> None:
+        raise NotImplementedError("backend 'blocked' has no second derivative; use backend='reference'")
+
+
 class BlockedAttention(torch.autograd.Function):
     """softmax(q kᵀ + terms) (v + values), where q is already scaled. A second derivative raises an error.
 
@@ -263,7 +274,7 @@ class BlockedAttention(torch.autograd.Function):
             gradients = _backward(ctx.blocks, grad, ctx.needs_input_grad[5:], *ctx.saved_tensors)
         if torch.is_grad_enabled():  # create_graph=True
             sources = grad, *ctx.saved_tensors[:3]
-            gradients = tuple(None if x is None else NoDerivative.apply("blocked", x, *sources) for x in gradients)
+            gradients = tuple(None if x is None else _NoDerivative.apply(x, *sources) for x in gradients)
         return None, *gradients
 
 

@@ -24,7 +24,7 @@ from lengthwise.attention.fused.buffers import compute_dtype, copy_sums, empty_g
 from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, sum_dtype, write_bias_gradients
+from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, write_bias_gradients
 from lengthwise.attention.fused.products import block_product
 from lengthwise.native.gpu import on_device_of_first_argument
 from lengthwise.values import install_extra
@@ -70,11 +70,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     if splits > 1:
         partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
         partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
-    lists = (
-        tiles.lists(tiles.by_queries, call.case, size.queries, size.keys)
-        if call.needs_lists and not is_decoding
-        else None
-    )
+    lists = None
+    if call.needs_lists and not is_decoding:
+        lists = tiles.by_queries(call.case, size.queries, size.keys)
     attend[(call.batch * call.heads * count * splits,)](
         *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.args, call.tiles(lists),
         call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
@@ -124,7 +122,7 @@ def backward(
     )  # fmt: skip
 
     size = by_queries
-    lists = tiles.lists(tiles.by_queries, case, size.queries, size.keys) if call.needs_lists else None
+    lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
     if call.values is not None:
         call.args = call.args._replace(value_rows=value_vectors.value_rows(call.values, grad))
     if "value_vectors" in needs:
@@ -140,25 +138,29 @@ def backward(
     residuals = new_sums() if needs_table or needs_segments or needs_sums else None
     corrected = None if residuals is None else torch.empty_like(delta)
     query_scale_grads, mean_slopes = (new_sums() if needs_segments else None for _ in range(2))
-    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs_table or needs_rows else None
+    end_sums = lse.new_empty(2, *lse.shape) if needs_rows else None
     row_grads = None
     if needs_rows and rows is not None:
         row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
-        *head_views, call.view(dq), lse, delta, corrected, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
-        fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
-        call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None, TABLE_GRAD=needs_table,
-        SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        *head_views, call.view(dq), lse, delta, corrected, residuals, query_scale_grads, mean_slopes, end_sums,
+        row_grads, fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
+        call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None,
+        SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps,
+        num_stages=size.stages,
     )  # fmt: skip
     if corrected is not None:
         delta = corrected
-    if "sink" in needs and call.sink is not None:  # its value is 0, so dS is its weight times -delta
+    sink_gradient = None
+    if call.sink is not None and ("sink" in needs or needs_table):  # its value is 0, so dS is its weight times -delta
         weight = (call.sink.double()[:, None] - lse.double()).exp()
-        gradients["sink"].copy_(-(weight * delta).sum((0, 2)))
+        sink_gradient = -(weight * delta).sum((0, 2))
+    if "sink" in needs and sink_gradient is not None:
+        gradients["sink"].copy_(sink_gradient)
 
     size = by_keys
     count = -(-call.keys // size.keys)
-    lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
+    lists = tiles.by_keys(case, size.queries, size.keys) if call.needs_lists else None
     row_sums = row_scale = None
     if "prefix_sum" in sums:
         row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
@@ -183,13 +185,12 @@ def backward(
     if row_grads is not None:
         assert end_sums is not None
         total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads
-        total[..., 0] += end_sums[2]
-        total[..., -1] += end_sums[3]
+        total[..., 0] += end_sums[0]
+        total[..., -1] += end_sums[1]
         drows = gradients["rows"]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
     if needs_table or needs_segments:
-        sizes = by_queries, by_distance
-        write_bias_gradients(call, head_views, lse, delta, end_sums, fixed_point, sizes, gradients, needs)
+        write_bias_gradients(call, head_views, lse, delta, sink_gradient, fixed_point, by_distance, gradients, needs)
     return gradients
 
 

@@ -27,7 +27,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _to_fixed_point,
     _to_sum_dtype,
 )
-from lengthwise.attention.fused.gpu.visits import _tile_entry
+from lengthwise.attention.fused.gpu.visits import _blocks_at_distance, _loop_bounds, _tile_entry
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def _recompute_tile(
     else:
         distance, entry, feature = looked_up
     dS, _, visible, _, _ = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys,
-                                            batch, head, info, factor, inverse, args, sizes, KIND,
+                                            batch, head, info, None, factor, inverse, args, sizes, KIND,
                                             CAUSAL)  # fmt: skip
     return dS, visible, queries[5], distance
 
@@ -99,8 +99,8 @@ def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, args, size
 @triton.jit
 @no_type_check
 def _sum_segments(
-    feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to, fixed_point_scale,
-    args, sizes,
+    feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to,
+    fixed_point_scale, args, sizes,
 ):  # fmt: skip
     """Add the sums of a tile that has more than one segment."""
     x = feature * query_scale[:, None]
@@ -133,6 +133,8 @@ def distance_gradients(
 ):  # fmt: skip
     """Sum gradients by distance, for distances that follow from indices; do nothing if `regular` is 0.
 
+    Tiles past the table's last entry are left out, because the sums of all entries of a row of logits are 0: the
+    gradient of the last entry is what the others leave (distances.py).
     grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B.
     grad_segments [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers
     [2, h, s] in units of `fixed_point_scale`.
@@ -145,10 +147,12 @@ def distance_gradients(
         number, _pair, batch, head = _locate(program, lines, sizes.heads)
         diagonal = number - below
         line = batch * tiles.step + number
-        at = tiles.ends + line * 4
+        bounds = _blocks_at_distance(diagonal, sizes, args, CAUSAL, B)
+        starts, ends = _loop_bounds(tiles, line, bounds, False, False)
         row = tl.arange(0, B)
         distance = sizes.keys - sizes.queries + diagonal * B + row[:, None] - row[None, :]
-        entry, feature = _look_up(distance, 0, head, args, GENERAL, B)
+        nearest = sizes.keys - sizes.queries + diagonal * B - (B - 1)
+        entry, feature = _look_up(distance, nearest, head, args, GENERAL, 2 * B)
         looked_up = (distance, entry, feature)
         dtype: tl.constexpr = q_view.at.dtype.element_ty
         table_tile = _to_sum_dtype(tl.zeros([B, B], tl.float32), dtype)
@@ -161,10 +165,9 @@ def distance_gradients(
         run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
         run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
         for KIND in tl.static_range(4):
-            if KIND != FAR and (SEGMENT_GRADS or KIND != KNOTS):  # query_gradients handles FAR tiles
-                begin = 0 if KIND == CLEAN else tl.load(at + KIND - 1)
-                for n in range(begin, tl.load(at + KIND)):
-                    ib, info = _tile_entry(tiles, line, n, 0, 0, KIND)
+            if KIND != FAR and (SEGMENT_GRADS or KIND != KNOTS):
+                for n in range(starts[KIND], ends[KIND]):
+                    ib, info = _tile_entry(tiles, line, n, bounds, KIND, False, False)
                     dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                   v_view, grad_view, lse, delta, looked_up, factor,
                                                                   inverse, args, sizes, KIND, CAUSAL, B, DIM,
@@ -220,9 +223,9 @@ def position_gradients(
         line = batch * tiles.step + number
         at = tiles.ends + line * 4
         second = tl.load(at + 1)
-        skip = tl.load(at + 2) - second  # FAR tiles, which query_gradients handles
+        skip = tl.load(at + 2) - second  # FAR tiles
         for n in range(tl.load(at + 3) - skip):
-            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), 0, 0, GENERAL)
+            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), None, GENERAL, False, False)
             dS, visible, query_scale, distance = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                  v_view, grad_view, lse, delta, None, factor, inverse,
                                                                  args, sizes, GENERAL, CAUSAL, B, DIM,
@@ -252,9 +255,7 @@ def position_gradients(
 @triton.jit
 @no_type_check
 def _entries(tile_sums, e, lines, chosen, B: tl.constexpr):
-    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the
-    next.
-    """
+    """Return the entries e of a head's sums by distance: a line's second half lies on the first half of the next."""
     line = e // B
     n = e % B
     own = tl.load(tile_sums + line.to(tl.int64) * (2 * B) + n, mask=chosen & (line < lines), other=0.0)
@@ -275,25 +276,14 @@ def _sum_range(tile_sums, begin, end, lines, B: tl.constexpr, CHUNK: tl.constexp
 
 @triton.jit
 @no_type_check
-def _sum_vector(at, size, CHUNK: tl.constexpr):
-    total = tl.zeros([CHUNK], tl.float64)
-    for start in range(0, size, CHUNK):
-        n = start + tl.arange(0, CHUNK)
-        total += tl.load(at + n, mask=n < size, other=0.0).to(tl.float64)
-    return tl.sum(total, 0)
-
-
-@triton.jit
-@no_type_check
 def sum_columns(
-    tile_sums, end_sums, out, pairs, batch, heads, lines, start, columns, queries, programs, B: tl.constexpr,
-    COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+    tile_sums, out, pairs, heads, lines, start, columns, programs, B: tl.constexpr, COLUMNS: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Sum the results of `distance_gradients` [b h, lines, 2 B] over the batch into columns, [rows, columns].
 
-    pairs: how many of (b, h) belong to a row, `batch` times `heads`. Entry e belongs to column e + start; those past an
-        end are
-    added to it. end_sums [.., b, h, queries]: more of the first and the last column, or None.
+    pairs: how many of (b, h) belong to a row, the batch times `heads`. Entry e belongs to column e + start; those past
+    an end are added to it.
     """
     program = tl.program_id(0)
     row = program // programs
@@ -313,13 +303,6 @@ def sum_columns(
         total += _entries(at, e, lines, inner, B)
         if first == 0:
             total += tl.where(column == 0, _sum_range(at, 0, low, lines, B, CHUNK), 0.0)
-            if end_sums is not None:
-                more = _sum_vector(end_sums + number * queries, queries, CHUNK)
-                total += tl.where(column == 0, more, 0.0)
         if first + COLUMNS >= columns:
             total += tl.where(column == columns - 1, _sum_range(at, high, entries, lines, B, CHUNK), 0.0)
-            if end_sums is not None:
-                step = (batch * all_heads).to(tl.int64) * queries
-                more = _sum_vector(end_sums + step + number * queries, queries, CHUNK)
-                total += tl.where(column == columns - 1, more, 0.0)
     tl.store(out + row * columns + column, total, mask=column < columns)

@@ -14,7 +14,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _clamp_index,
     _prefix_sums,
 )
-from lengthwise.attention.fused.gpu.rows import _row_entries
+from lengthwise.attention.fused.gpu.rows import _far_row_entries, _row_entries
 
 
 @triton.jit
@@ -63,23 +63,47 @@ def _gather_window(at, distance, nearest, size, SPAN: tl.constexpr):
 
 @triton.jit
 @no_type_check
+def _entry_of_pairs(at, distance, nearest, size, args, KIND: tl.constexpr, SPAN: tl.constexpr):
+    """Return at[distance] for every pair of a tile; distances past an end take the nearest entry."""
+    if KIND == GENERAL and args.position_q is not None:
+        return tl.load(at + _clamp_index(distance, size))
+    else:
+        return _gather_window(at, distance, nearest, size, SPAN)
+
+
+@triton.jit
+@no_type_check
 def _look_up(distance, nearest, head, args, KIND: tl.constexpr, SPAN: tl.constexpr):
     """Return the table entry and the distance feature of every pair of a tile; 0 if there is none, and in FAR tiles."""
     entry = 0.0
     feature = 0.0
     if args.table is not None and KIND != FAR:
-        column = distance - args.table_first
         table = args.table + head * args.table_heads_step
-        if KIND == GENERAL:
-            entry = tl.load(table + _clamp_index(column, args.table_size))
-        else:
-            entry = _gather_window(table, column, nearest - args.table_first, args.table_size, SPAN)
+        entry = _entry_of_pairs(
+            table, distance - args.table_first, nearest - args.table_first, args.table_size, args, KIND, SPAN
+        )
     if args.slope is not None and KIND != FAR:
-        if KIND == GENERAL:
-            feature = tl.load(args.distance_feature + _clamp_index(distance, args.feature_size))
-        else:
-            feature = _gather_window(args.distance_feature, distance, nearest, args.feature_size, SPAN)
+        feature = _entry_of_pairs(args.distance_feature, distance, nearest, args.feature_size, args, KIND, SPAN)
     return entry, feature
+
+
+@triton.jit
+@no_type_check
+def _far_line(head, inverse, args):
+    """Return what FAR tiles need of the table, divided by the scale, or zeros without a table: two pairs of a bias and
+    its change per distance, for distances before the first entry and past the last.
+
+    With `args.steps` the pairs are for distances below and above 0, and the biases are that at distance 0.
+    """
+    if args.table is None:
+        return 0.0, 0.0, 0.0, 0.0
+    elif args.steps is None:
+        table = args.table + head * args.table_heads_step
+        return tl.load(table) * inverse, 0.0, tl.load(table + args.table_size - 1) * inverse, 0.0
+    else:
+        zero = tl.load(args.table + head * args.table_heads_step - args.table_first) * inverse
+        steps = args.steps + 2 * head
+        return zero, tl.load(steps) * inverse, zero, tl.load(steps + 1) * inverse
 
 
 @triton.jit
@@ -87,54 +111,68 @@ def _look_up(distance, nearest, head, args, KIND: tl.constexpr, SPAN: tl.constex
 def _add_cumulative_bias(
     s, queries, keys, batch, head, inverse, args, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
 ):
-    """Return s + (the running sum of each query's own key - that of each key) / scale.
+    """Return s + (the running sum of each query's own key - that of each key) / scale, without `shift`, and `shift`.
 
     The sums may be large where their difference is small, so they are subtracted in float64 and rounded afterwards. Of
     tiles that are not GENERAL, a difference is the sum of two: from the key to the block's first query, and from there
-    to the query. With a causal mask the two have the same sign if the sums are monotonic, so nothing cancels. In
-    GENERAL tiles that query may be hidden from the key, and its sum may be NaN, so each pair is subtracted.
+    to the query, which is `shift`. With a causal mask the two have the same sign if the sums are monotonic, so nothing
+    cancels. In GENERAL tiles that query may be hidden from the key, and its sum may be NaN, so each pair is subtracted.
     """
     sums = _prefix_sums(batch, head, args)
     if KIND == GENERAL:
         key_sum = tl.load(sums + keys[1], mask=keys[1] < sizes.keys, other=0.0)
         gain = _along_queries(queries[8], TRANSPOSED) - _along_keys(key_sum, TRANSPOSED)
-        return s + gain.to(tl.float32) * inverse
+        return s + gain.to(tl.float32) * inverse, 0.0
     else:
         first = tl.load(sums + queries[0])
         since_key = (first - tl.load(sums + keys[1])).to(tl.float32) * inverse
-        since_first = (queries[8] - first).to(tl.float32) * inverse
-        return s + (_along_keys(since_key, TRANSPOSED) + _along_queries(since_first, TRANSPOSED))
+        return s + _along_keys(since_key, TRANSPOSED), (queries[8] - first).to(tl.float32) * inverse
 
 
 @triton.jit
 @no_type_check
 def _add_bias(
-    s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND: tl.constexpr,
+    s, distance, entry, feature, queries, keys, batch, head, info, far_line, inverse, args, sizes, KIND: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope ·
+    """Return s + bias / scale without `shift`; `shift`, a number or one for each query; and slope ·
     distance_feature of every pair as two factors, a tile and a number.
 
-    entry, feature: the results of `_look_up`. info: the entry of this tile in the list of tiles.
+    entry, feature: the results of `_look_up`. info: the entry of this tile in the list of tiles. far_line: the result
+    of `_far_line`, or None if no tiles are FAR.
     """
     shift = 0.0
     slope_feature = 0.0
     slope_factor = 1.0
     if args.prefix_sum is not None:
-        s = _add_cumulative_bias(s, queries, keys, batch, head, inverse, args, sizes, KIND, TRANSPOSED)
+        s, shift = _add_cumulative_bias(s, queries, keys, batch, head, inverse, args, sizes, KIND, TRANSPOSED)
     if args.table is not None:
         if KIND == FAR:
-            shift = tl.load(args.table + head * args.table_heads_step + (info & 1) * (args.table_size - 1)) * inverse
+            past = (info & 1) == 1
+            bias = tl.where(past, far_line[2], far_line[0])
+            if args.steps is not None:
+                step = tl.where(past, far_line[3], far_line[1])
+                # What changes from tile to tile is added along the rows of the tile, of which a thread has two.
+                if TRANSPOSED:
+                    s += _along_keys(bias + step * (queries[0] - keys[1]).to(tl.float32), True)
+                    bias = step * (queries[2] - queries[0]).to(tl.float32)
+                else:
+                    s += _along_keys(step * (keys[0] - keys[1]).to(tl.float32), False)
+                    bias += step * (queries[2] - keys[0]).to(tl.float32)
+            shift += bias
         else:
             s += entry * inverse
     if args.rows is not None:
-        s += _row_entries(args.rows, distance, queries, info, args, sizes, KIND, TRANSPOSED) * inverse
+        if KIND == FAR:
+            shift += _far_row_entries(args.rows, queries, info, args) * inverse
+        else:
+            s += _row_entries(args.rows, distance, queries, info, args, KIND, TRANSPOSED) * inverse
     if args.slope is not None and KIND != FAR:
         query_scale = _along_queries(queries[5], TRANSPOSED)
         if KIND == CLEAN:
             at = head * args.slope_heads_step + (info & 0xFF)
             a = tl.load(args.slope + at)
-            shift = tl.load(args.intercept + at) * inverse
+            shift += tl.load(args.intercept + at) * inverse
             s += feature * (query_scale * (a * inverse))
             slope_feature = feature
             slope_factor = a
@@ -149,9 +187,8 @@ def _add_bias(
 @triton.jit
 @no_type_check
 def _subtract_shift(row_lse, shift, factor, args, KIND: tl.constexpr):
-    """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a
-    register.
-    """
-    if ((KIND == FAR) and (args.table is not None)) or ((KIND == CLEAN) and (args.slope is not None)):
+    """Return row_lse - shift · factor; tiles without a shift skip it, because even 0 · factor takes a register."""
+    if (KIND == FAR) or (KIND == CLEAN and args.slope is not None) or (KIND != GENERAL and args.prefix_sum is not None):
         return row_lse - shift * factor
-    return row_lse
+    else:
+        return row_lse

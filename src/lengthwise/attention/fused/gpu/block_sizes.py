@@ -1,7 +1,6 @@
 """The block sizes of the Triton kernels: output, and gradients of keys, of queries and of distances.
 
-Blocks of distances are square. Without segments, both sides of the blocks of queries are multiples of them (see
-tiles.by_distance); with segments there are no FAR tiles, so they need not be.
+Blocks of distances are square.
 
 Those of half precision with 64 and 128 dims were chosen by time, of some 20 combinations, on an H200 with NoPE, ALiBi,
 T5, KERPLE and FIRE at 8,192 tokens. The others were not timed: they were chosen so that the loops of most tiles need

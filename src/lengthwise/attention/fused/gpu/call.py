@@ -51,16 +51,14 @@ def _step_name(name: str, axis: str) -> str:
 
 # What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few
 # segments; see `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and
-# the vectors that are added to values, or None; it has the strides of rows.
-_DERIVED = ("cell", "cells", "cell_origin", "max_per_cell", "value_rows")
+# the vectors that are added to values, or None; it has the strides of rows. steps: see `tiles.steps`, or None.
+_DERIVED = ("cell", "cells", "cell_origin", "max_per_cell", "value_rows", "steps")
 _namedtuple: Any = collections.namedtuple
 KernelArguments = _namedtuple("KernelArguments", _tuple_names())
 
 
 def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
-    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters
-    then.
-    """
+    """Return the arguments as kernels read them. A tensor of None has sizes and strides of None, and no parameters."""
     values: dict[str, Any] = dict.fromkeys(KernelArguments._fields)
     for name in names_for(TRITON):
         x = getattr(arguments, name)
@@ -116,11 +114,13 @@ class Call:
             assert knots is not None and slope is not None
             cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
             derived |= {"cell": cell, "cells": len(cell), "cell_origin": cell_origin, "max_per_cell": max_per_cell}
+        if self.case.steps_matter and (table := self.arguments.table) is not None:
+            derived["steps"] = tiles.steps(table, self.arguments.table_first, self.heads)
         return kernel_arguments(self.arguments, **derived)
 
     @property
     def needs_lists(self) -> bool:
-        return self.case.has_bias or self.arguments.documents is not None
+        return self.case.needs_lists
 
     def view(self, x: Tensor) -> Any:
         return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))

@@ -32,9 +32,7 @@ class FixedPoint(NamedTuple):
     all_finite: Tensor
 
     def decode(self, sums: Tensor, n: int) -> Tensor:
-        """Return sums that were computed with the n-th factor as float64; NaN if some of the numbers were
-        not finite.
-        """
+        """Return sums computed with the n-th factor as float64; NaN if some of the numbers were not finite."""
         return torch.where(self.all_finite, sums.double() / self.scales[n], math.nan)
 
 
@@ -43,13 +41,16 @@ def write_bias_gradients(
     head_views: list[Any],
     lse: Tensor,
     delta: Tensor,
-    end_sums: Tensor | None,
+    sink_gradient: Tensor | None,
     fixed_point: FixedPoint | None,
-    sizes: tuple[Blocks, Blocks],
+    size: Blocks,
     gradients: Gradients,
     needs: Needs,
 ) -> None:
-    """Write the gradients of table, slope, intercept and distance_feature into `gradients`."""
+    """Write the gradients of table, slope, intercept and distance_feature into `gradients`.
+
+    sink_gradient [h]: that of the sinks, if there are any.
+    """
     from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
 
     case, arguments, (b, h, _) = call.case, call.arguments, lse.shape
@@ -57,16 +58,16 @@ def write_bias_gradients(
         gradients[name] for name in ("table", "slope", "intercept", "distance_feature")
     )
     needs_table, needs_segments = "table" in needs, "slope" in needs
-    coarse, size = sizes
-    order, stops, below = tiles.lists(tiles.by_distance, case, size.queries, (coarse.queries, coarse.keys))
-    lines, block = order.shape[1], size.queries
+    block = size.queries
+    lists = tiles.by_distance(case, block) if call.needs_lists else None
+    lines, below = tiles.lines_at_distances(case, block)
     slots = 1 if arguments.slope is None or case.many_segments else padded(arguments.slope.shape[1])
     regular = None if arguments.position_q is None else _regular(case)
 
     def launch(kernel: Any, *sums: Tensor | None, **more: Any) -> None:
         kernel[(b * h * lines,)](
             *head_views, lse, delta, *sums, fixed_point and fixed_point.scales, regular, call.args,
-            call.tiles((order, stops)), call.sizes, **call.factors, lines=lines, below=below,
+            call.tiles(lists), call.sizes, **call.factors, lines=lines, below=below,
             TABLE_GRAD=needs_table, SEGMENT_GRADS=needs_segments, **call.constants, B=block,
             num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
@@ -89,11 +90,12 @@ def write_bias_gradients(
 
     start = call.keys - call.queries - (below + 1) * block  # the distance of the first entry
     if table_tiles is not None:
-        _sum_columns(table_tiles, end_sums, start - arguments.table_first, dtable, h)
+        _sum_columns(table_tiles, start - arguments.table_first, dtable, h)
         if int_table is not None and fixed_point is not None:
             dtable += fixed_point.decode(int_table, 0)
+        _write_last_column(dtable, sink_gradient, _far_tiles(case, lists, block))
     if feature_tiles is not None:
-        _sum_columns(feature_tiles, None, start, dfeature[None], h)
+        _sum_columns(feature_tiles, start, dfeature[None], h)
         if int_feature is not None and fixed_point is not None:
             dfeature += fixed_point.decode(int_feature, 1)
         if sums is not None:
@@ -107,10 +109,38 @@ def write_bias_gradients(
                 to.copy_(decoded) if sums is None else to.add_(decoded)
 
 
-def _sum_columns(tile_sums: Tensor, end_sums: Tensor | None, start: int, gradient: Tensor, heads: int) -> None:
+def _far_tiles(case: Case, lists: tuple[Tensor, Tensor] | None, block: int) -> bool | Tensor:
+    """Return whether `distance_gradients` left out tiles that lie past the last entry of the table."""
+    if lists is not None:
+        _, ends = lists
+        return (ends[..., 2] > ends[..., 1]).any()
+    table, first, window = case.arguments.table, case.arguments.table_first, case.arguments.window
+    assert table is not None
+    nearest, last = case.keys - case.queries - block + 1, first + table.shape[1] - 1  # of the diagonal through 0
+    lines, below = tiles.lines_at_distances(case, block)
+    diagonal = max(-below, -(-(last - nearest) // block))  # the first past the last entry
+    return diagonal < lines - below and (not window or nearest + diagonal * block < window)
+
+
+def _write_last_column(dtable: Tensor, sink_gradient: Tensor | None, far: bool | Tensor) -> None:
+    """Write the gradient of the last entry as what the others leave, if tiles were left out.
+
+    The gradients of a query's logits sum to 0, those of a sink included. A column without such tiles keeps its own sum,
+    so that the gradient of an entry that no pair has is exactly 0.
+    """
+    if far is False:
+        return
+    others = dtable[:, :-1].sum(1, dtype=_SUM_DTYPE)
+    if sink_gradient is not None:
+        others += sink_gradient.double().view(len(dtable), -1).sum(1)
+    last = dtable[:, -1]
+    last.copy_(-others if far is True else torch.where(far, -others, last))
+
+
+def _sum_columns(tile_sums: Tensor, start: int, gradient: Tensor, heads: int) -> None:
     """Write the sums of diagonals of `distance_gradients` into a gradient [heads or 1, columns].
 
-    start: the column of the first entry. end_sums [4, b, h, i]: of the two ends, in addition; see `query_gradients`.
+    start: the column of the first entry.
     """
     from lengthwise.attention.fused.gpu.bias_gradients import sum_columns
 
@@ -118,8 +148,8 @@ def _sum_columns(tile_sums: Tensor, end_sums: Tensor | None, start: int, gradien
     rows, columns = gradient.shape
     programs = -(-columns // _COLUMNS)
     sum_columns[(rows * programs,)](
-        tile_sums, end_sums, gradient, pairs // rows, pairs // heads, heads // rows, lines, start, columns,
-        0 if end_sums is None else end_sums.shape[3], programs, B=block, COLUMNS=_COLUMNS, CHUNK=_ENDS, num_warps=4,
+        tile_sums, gradient, pairs // rows, heads // rows, lines, start, columns, programs, B=block, COLUMNS=_COLUMNS,
+        CHUNK=_ENDS, num_warps=4,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
     inner_products    delta: the inner product of every query's output and its gradient
     key_gradients     gradients of one block of keys and values, and sums for prefix_sum
-    query_gradients   gradient of one block of queries, and sums over its rows: for query_scale, rows, and the ends of a table
+    query_gradients   gradient of one block of queries, and sums over its rows: for query_scale and rows
 
 bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
 """
@@ -12,7 +12,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.biases import _add_bias, _far_line, _look_up, _subtract_shift
 from lengthwise.attention.fused.gpu.parts import (
     FAR,
     GENERAL,
@@ -31,12 +31,12 @@ from lengthwise.attention.fused.gpu.parts import (
 )
 from lengthwise.attention.fused.gpu.rows import _add_to_rows, _row_entries
 from lengthwise.attention.fused.gpu.visits import (
+    _key_blocks,
     _loop_bounds,
     _occurs,
+    _query_blocks,
     _stages,
     _tile_entry,
-    _visible_key_blocks,
-    _visible_query_blocks,
 )
 
 
@@ -74,8 +74,8 @@ def _load_lse_and_delta(lse, delta, batch, head, number, sizes, FULL: tl.constex
 @triton.jit
 @no_type_check
 def _accumulate_dk_dv(
-    dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor,
-    inverse, args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, far_line,
+    factor, inverse, args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed.
@@ -89,7 +89,7 @@ def _accumulate_dk_dv(
     distance = _distances(queries, keys, KIND, True)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(BM, BN))
     s, shift, _, _ = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, True
+        s, distance, entry, feature, queries, keys, batch, head, info, far_line, inverse, args, sizes, KIND, True
     )
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
     p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, args, KIND)[None, :])
@@ -100,7 +100,7 @@ def _accumulate_dk_dv(
     dv = _masked_dot(dv, p, grad, visible, KIND)
     dP = _dot(v, tl.trans(grad))
     if args.value_rows is not None:
-        dP += _row_entries(args.value_rows, distance, queries, info, args, sizes, KIND, True)
+        dP += _row_entries(args.value_rows, distance, queries, info, args, KIND, True)
     dS = p * (dP - row_delta[None, :])
     if KIND == GENERAL:
         dS = tl.where(visible, dS, 0.0)
@@ -132,22 +132,24 @@ def key_gradients(
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     keys = _load_keys(batch, jb, sizes, args, BN)
-    low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + jb
-    starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     dk = tl.zeros([BN, PADDED_DIM], tl.float32)
     dv = tl.zeros([BN, PADDED_DIM], tl.float32)
     for g in range(sizes.group):
         head = kv_head * sizes.group + g
+        bounds = _query_blocks(keys[0], head, sizes, args, CAUSAL, BM, BN)
+        starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, True)
+        far_line = _far_line(head, inverse, args)
         columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
         for KIND in tl.static_range(4):
             if _occurs(tiles, args, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
-                    block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
-                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
-                                                        delta, batch, head, keys, block, info, factor, inverse, args,
-                                                        sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                    block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, True)
+                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view,
+                                                        lse, delta, batch, head, keys, block, info, far_line, factor,
+                                                        inverse, args, sizes, KIND, CAUSAL, BM, BN, DIM,
+                                                        PADDED_DIM)  # fmt: skip
         if args.grad_prefix_sum is not None:
             at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
             tl.store(args.grad_prefix_sum + at, -columns, mask=keys[1] < sizes.keys)
@@ -161,15 +163,13 @@ def key_gradients(
 @triton.jit
 @no_type_check
 def _weights(
-    q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args, sizes,
+    q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, far_line, factor, inverse, args, sizes,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see
-    `_add_bias`).
-    """
+    """Return a tile's weights [queries, keys], unmasked, and slope · distance_feature as two factors (`_add_bias`)."""
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, False
+        s, distance, entry, feature, queries, keys, batch, head, info, far_line, inverse, args, sizes, KIND, False
     )
     p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, args, KIND)[:, None])
     return p, slope_feature, slope_factor
@@ -178,16 +178,16 @@ def _weights(
 @triton.jit
 @no_type_check
 def _logit_gradients(
-    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args,
-    sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
+    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, far_line, factor,
+    inverse, args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are
     visible, and slope · distance_feature in two factors (see `_add_bias`)."""
     p, slope_feature, slope_factor = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info,
-                                              factor, inverse, args, sizes, KIND)  # fmt: skip
+                                              far_line, factor, inverse, args, sizes, KIND)  # fmt: skip
     dP = _dot(grad, tl.trans(v))
     if args.value_rows is not None:
-        dP += _row_entries(args.value_rows, distance, queries, info, args, sizes, KIND, False)
+        dP += _row_entries(args.value_rows, distance, queries, info, args, KIND, False)
     dS = p * (dP - row_delta[:, None])
     visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, False)
     if KIND == GENERAL:
@@ -200,16 +200,16 @@ def _logit_gradients(
 @no_type_check
 def _accumulate_dq(
     state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch, head, queries, block, info,
-    factor, inverse, args, sizes, KIND: tl.constexpr, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
-    SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    far_line, factor, inverse, args, sizes, KIND: tl.constexpr, ROW_SUMS: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of one more block of keys to the state of a block of queries.
 
-    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and
-    of `rows`, and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also
-    holds the mean of slope · distance_feature and the sums of weights past either end of the table.
+    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of `rows`, and the
+    sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of slope
+    · distance_feature.
     """
-    dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
+    dq, dw, rows_low, rows_high, rest, mean = state
     full: tl.constexpr = KIND != GENERAL
     keys = _load_keys(batch, block, sizes, args, BN)
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
@@ -217,40 +217,26 @@ def _accumulate_dq(
     distance = _distances(queries, keys, KIND, False)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(q.shape[0], BN))
     dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
-                                                                   feature, queries, keys, batch, head, info, factor,
-                                                                   inverse, args, sizes, KIND, CAUSAL)  # fmt: skip
+                                                                   feature, queries, keys, batch, head, info, far_line,
+                                                                   factor, inverse, args, sizes, KIND,
+                                                                   CAUSAL)  # fmt: skip
     dq = _masked_dot(dq, dS, k, visible, KIND)
     if ROW_SUMS:
         rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
     if SEGMENT_GRADS and KIND != FAR:
         dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
         mean += tl.sum(p * slope_feature, 1) * slope_factor
-    if TABLE_GRAD and KIND == FAR:
-        row_sum_dS = tl.sum(_to_sum_dtype(dS, q.dtype), 1)
-        table_low += tl.where((info & 1) == 0, row_sum_dS, 0.0)
-        table_high += tl.where((info & 1) == 1, row_sum_dS, 0.0)
-        if q.dtype == tl.float32:  # half precision has larger errors than this corrects, and it needs registers
-            weight = tl.sum(p, 1)
-            weight_low += tl.where((info & 1) == 0, weight, 0.0)
-            weight_high += tl.where((info & 1) == 1, weight, 0.0)
     if drows is not None:
         rows_low, rows_high = _add_to_rows(drows, rows_low, rows_high, dS, visible, distance, fixed_point_scale, batch,
                                            head, queries, info, args, sizes, KIND)  # fmt: skip
-    return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
-
-
-@triton.jit
-@no_type_check
-def _subtract_residual(total, rest, weight):
-    """Return total - rest · weight; rows with weight 0 are not corrected, even if `rest` is NaN."""
-    return total - tl.where(weight == 0.0, 0.0, rest * weight)
+    return dq, dw, rows_low, rows_high, rest, mean
 
 
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows, fixed_point_scale,
-    args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows,
+    fixed_point_scale, args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr,
     SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
@@ -258,8 +244,8 @@ def query_gradients(
 
     residuals [b, h, i]: the sum of dS, that of a sink included, if ROW_SUMS. It would be 0 without rounding errors, as
     the gradient of a bias needs; `corrected` is delta plus that sum. dw, means [b, h, i]: the gradient of query_scale;
-    the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the
-    last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    the mean of slope · distance_feature under the query's weights. ends [2, b, h, i]: sums of dS past the first and the
+    last entry of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
@@ -267,38 +253,36 @@ def query_gradients(
     grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, args, BM, False)
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
-    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, args, CAUSAL, BM, BN)
+    bounds = _key_blocks(queries[0], head, 0, 1, sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
-    starts, stops = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+    starts, stops = _loop_bounds(tiles, line, bounds, CAUSAL, False)
+    far_line = _far_line(head, inverse, args)
 
     zeros = tl.zeros([BM], tl.float32)
-    zeros_sum = _to_sum_dtype(zeros, q.dtype)
     zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
     dq = tl.zeros([BM, PADDED_DIM], tl.float32)
     rest = zeros64
     if args.sink is not None:  # its dS: the weight times -delta
         rest -= (tl.exp2(tl.load(args.sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
-    state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, rest, zeros64, zeros, zeros)
+    state = (dq, zeros64, zeros, zeros, rest, zeros64)
     for KIND in tl.static_range(4):
         if _occurs(tiles, args, KIND):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
-                block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
+                block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)
                 state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
-                                       batch, head, queries, block, info, factor, inverse, args, sizes, KIND,
-                                       ROW_SUMS, TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+                                       batch, head, queries, block, info, far_line, factor, inverse, args, sizes, KIND,
+                                       ROW_SUMS, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
 
     _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)
     exists = queries[1] < sizes.queries
     at = pair.to(tl.int64) * sizes.queries + queries[1]
     if ROW_SUMS:
-        tl.store(residuals + at, state[6], mask=exists)
-        tl.store(corrected + at, (row_delta.to(tl.float64) + state[6]).to(tl.float32), mask=exists)
+        tl.store(residuals + at, state[4], mask=exists)
+        tl.store(corrected + at, (row_delta.to(tl.float64) + state[4]).to(tl.float32), mask=exists)
     if SEGMENT_GRADS:
         tl.store(dw + at, state[1], mask=exists)
-        tl.store(means + at, state[7], mask=exists)
+        tl.store(means + at, state[5], mask=exists)
     if ends is not None:
         step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
-        tl.store(ends + at, _subtract_residual(state[2], state[6], state[8]), mask=exists)
-        tl.store(ends + step + at, _subtract_residual(state[3], state[6], state[9]), mask=exists)
-        tl.store(ends + 2 * step + at, state[4], mask=exists)
-        tl.store(ends + 3 * step + at, state[5], mask=exists)
+        tl.store(ends + at, state[2], mask=exists)
+        tl.store(ends + step + at, state[3], mask=exists)

@@ -5,7 +5,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.biases import _add_bias, _far_line, _look_up, _subtract_shift
 from lengthwise.attention.fused.gpu.parts import (
     GENERAL,
     LN2,
@@ -19,21 +19,14 @@ from lengthwise.attention.fused.gpu.parts import (
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import (
-    _loop_bounds,
-    _occurs,
-    _part_of_blocks,
-    _stages,
-    _tile_entry,
-    _visible_key_blocks,
-)
+from lengthwise.attention.fused.gpu.visits import _key_blocks, _loop_bounds, _occurs, _stages, _tile_entry
 
 
 @triton.jit
 @no_type_check
 def _attend(
-    state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, args, sizes,
-    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    state, q, k_view, v_view, batch, head, queries, block, info, far_line, factor, inverse, args,
+    sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     acc, row_sum, row_max = state
@@ -44,7 +37,7 @@ def _attend(
     distance = _distances(queries, keys, KIND, False)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(BM, BN))
     s, shift, _, _ = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, False
+        s, distance, entry, feature, queries, keys, batch, head, info, far_line, inverse, args, sizes, KIND, False
     )
     visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, False)
     if KIND == GENERAL:
@@ -76,10 +69,10 @@ def attend(
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, args, BM, False)
 
-    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, args, CAUSAL, BM, BN)
-    low, high, clean_low, clean_high = _part_of_blocks(low, high, clean_low, clean_high, split, splits)
+    bounds = _key_blocks(queries[0], head, split, splits, sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
-    starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+    starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, False)
+    far_line = _far_line(head, inverse, args)
 
     row_sum = tl.zeros([BM], tl.float32)
     row_max = tl.full([BM], float("-inf"), tl.float32)
@@ -90,11 +83,11 @@ def attend(
     for KIND in tl.static_range(4):
         if _occurs(tiles, args, KIND):
             for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
-                block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
+                block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)
                 if KIND == GENERAL and tiles.order is None and args.slope is not None:
                     info = (args.segments - 1) * 256  # any segment
-                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, args,
-                                sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, far_line, factor, inverse,
+                                args, sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
 
     acc, row_sum, row_max = state
     acc = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]

@@ -1,4 +1,4 @@
-"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
+"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and shared functions.
 
 `args` are those of the operator; call.py has the names of their sizes and strides.
 biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py
@@ -7,17 +7,18 @@ determines which tiles a program processes.
 A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little
 work:
 
-    CLEAN    all pairs visible, all distances inside every table, no knot between any two coordinates x
+    CLEAN    all pairs visible, distances follow from indices, no knot between any two coordinates x
     KNOTS    the same with knots between (or with so many segments that each pair searches for its own)
-    FAR      all pairs visible, all distances past one end of the table: the bias is one number
-    GENERAL  anything else: masks, clamped distances, positions read one by one
+    FAR      all pairs visible, all distances past one end of every table, so that the bias is one number for each
+             query; or all distances on one side of 0 where the table is a straight line (`steps`)
+    GENERAL  anything else: masks, positions read one by one
 
-tiles.py sorts each block's tiles by kind, and each kind has a loop of its own. Without a bias and without documents the
-kinds follow from indices alone, and there are no lists.
+Each kind has a loop of its own. Unless there are documents, positions or segments, the kinds follow from indices alone,
+and each loop is over a range of blocks (visits.py). Otherwise tiles.py sorts each block's tiles by kind into lists.
 
   * Logits are in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor row_max), factor =
-    scale log2(e), so that scaling costs nothing. A bias that is the same for a whole tile (`shift`) is added to the row
-    maximum.
+    scale log2(e), so that scaling costs nothing. What a bias adds to all pairs of a query in a tile (`shift`) is added
+    to the row maximum instead, so a FAR tile takes as many instructions as one without a bias.
   * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read
     once and distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair
     took twice as many instructions and 33 barriers a tile.
@@ -61,7 +62,7 @@ class Tiles(NamedTuple):
     """For every block its tiles sorted by kind, [r, blocks, tiles], and where each kind ends, [r, blocks, 4]; or None.
 
     An entry contains a block (16 bits), the first segment in the tile (8 bits) and the number of knots. For FAR tiles
-    bit 0 of the segment selects the table's last entry instead of its first, and bit 1 that of rows.
+    the segment is 1 if distances are past the last entry of every table, and 0 if they are before the first.
     """
 
     order: Any
@@ -81,7 +82,8 @@ def _locate(program, blocks, heads):
 @triton.jit
 @no_type_check
 def _load_tokens(
-    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr, FULL: tl.constexpr
+    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    FULL: tl.constexpr,
 ):  # fmt: skip
     """Load tokens start ... start + BLOCK of a head, with zeros past its end. FULL: none lies past it."""
     base = view.at + batch.to(tl.int64) * view.batch + head.to(tl.int64) * view.head + start.to(tl.int64) * view.token
@@ -117,9 +119,7 @@ def _dot(a, b, acc=None):
 @triton.jit
 @no_type_check
 def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
-    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity
-    become NaN.
-    """
+    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; a visible NaN or infinity makes a row NaN."""
     if KIND == GENERAL:
         difference = x.to(tl.float32)
         if tl.max(tl.max(tl.where(difference - difference == 0.0, 0, 1), 1), 0) > 0:
@@ -208,8 +208,9 @@ def _load_queries(batch, head, block, sizes, args, SIZE: tl.constexpr, FULL: tl.
         )
     row, rows = number, 0
     if args.rows is not None:
-        # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers.
-        row = tl.arange(0, SIZE) * args.rows_size
+        # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers. Queries past
+        # the end have the row of the last.
+        row = (tl.minimum(number, sizes.queries - 1) - block * SIZE) * args.rows_size
         start = (block * SIZE).to(tl.int64) * args.rows_size
         rows = batch.to(tl.int64) * args.rows_batch_step + head * args.rows_heads_step + start
     own_sum = number
@@ -272,4 +273,4 @@ def _visible(queries, keys, sizes, args, KIND: tl.constexpr, CAUSAL: tl.constexp
             visible = visible & (_along_queries(queries[4], TRANSPOSED) == _along_keys(keys[3], TRANSPOSED))
         return visible
     else:
-        return (i >= 0) & (j >= 0)
+        return (i < sizes.keys) & (j >= 0)

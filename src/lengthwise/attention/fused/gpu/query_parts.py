@@ -1,4 +1,4 @@
-"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and `ContentBias`.
+"""Attention on a GPU with products of vectors per query and vectors per distance: `RelativeKeyBias` and `ContentBias`.
 
 The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the
 products of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may

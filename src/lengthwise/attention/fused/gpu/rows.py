@@ -9,31 +9,32 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, _along_queries, _clamp_index, _to_fixed_point
+from lengthwise.attention.fused.gpu.parts import FAR, _along_queries, _clamp_index, _to_fixed_point
 
 
 @triton.jit
 @no_type_check
-def _row_entries(at, distance, queries, info, args, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _row_entries(at, distance, queries, info, args, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
     """Return the entry of every pair of a tile; in FAR tiles one for each query."""
     row = _along_queries(queries[6], TRANSPOSED)
     if KIND == FAR:
-        far = ((info >> 1) & 1) * (args.rows_size - 1)
-        return tl.load(at + queries[7] + (row + far))
+        return _along_queries(_far_row_entries(at, queries, info, args), TRANSPOSED)
     else:
-        column = distance - args.rows_first
-        if KIND == GENERAL:
-            exists = _along_queries(queries[1], TRANSPOSED) < sizes.queries
-            place = row + _clamp_index(column, args.rows_size)
-            return tl.load(at + queries[7] + place, mask=exists, other=0.0)
-        else:
-            return tl.load(at + queries[7] + (row + column))
+        return tl.load(at + queries[7] + (row + _clamp_index(distance - args.rows_first, args.rows_size)))
+
+
+@triton.jit
+@no_type_check
+def _far_row_entries(at, queries, info, args):
+    """Return the entry of each query in a FAR tile."""
+    return tl.load(at + queries[7] + (queries[6] + (info & 1) * (args.rows_size - 1)))
 
 
 @triton.jit
 @no_type_check
 def _add_to_rows(
-    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes, KIND: tl.constexpr
+    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes,
+    KIND: tl.constexpr,
 ):  # fmt: skip
     """Add a tile's numbers x to the sums of each query and distance.
 
@@ -42,12 +43,10 @@ def _add_to_rows(
     """
     if KIND == FAR:
         row_sum = tl.sum(x, 1)
-        low += tl.where((info & 2) == 0, row_sum, 0.0)
-        high += tl.where((info & 2) == 2, row_sum, 0.0)
+        low += tl.where((info & 1) == 0, row_sum, 0.0)
+        high += tl.where((info & 1) == 1, row_sum, 0.0)
     else:
-        column = distance - args.rows_first
-        if KIND == GENERAL:
-            column = _clamp_index(column, args.rows_size)
+        column = _clamp_index(distance - args.rows_first, args.rows_size)
         number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
         before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
         to = sums + before * args.rows_size + (queries[6][:, None] + column)

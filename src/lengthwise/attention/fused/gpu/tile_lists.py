@@ -18,9 +18,7 @@ CHUNK = tl.constexpr(128)  # entries that are written together
 @triton.jit
 @no_type_check
 def _token(start, limit, SIZE: tl.constexpr):
-    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; what lies past either end is the
-    token there.
-    """
+    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; past either end, the token there."""
     return tl.minimum(tl.maximum(start[:, None] + tl.arange(0, SIZE)[None, :], 0), limit - 1)
 
 
@@ -34,8 +32,8 @@ def _spread(at, token, less):
 
 @triton.jit
 @no_type_check
-def _relation(q, k, position_q, position_k, documents, queries, keys, window, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr,
-              SIZE_K: tl.constexpr):  # fmt: skip
+def _relation(q, k, position_q, position_k, documents, queries, keys, window, CAUSAL: tl.constexpr,
+              SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr):  # fmt: skip
     """Return, for tiles of blocks q and k [y]: whether any pair can be visible, whether all are, the smallest and the
     largest distance, and whether distances follow from indices. The pointers are those of one row of the batch."""
     offset = keys - queries
@@ -73,13 +71,6 @@ def _relation(q, k, position_q, position_k, documents, queries, keys, window, CA
         c, d = _spread(position_k, token_k, token_k)
         regular = regular & (a == b) & (c == d) & (a == c)
     return visible, full, nearest, furthest, regular
-
-
-@triton.jit
-@no_type_check
-def _is_far(nearest, furthest, first, size):
-    """Whether all distances lie at or past one end of a table."""
-    return (size == 0) | (nearest >= first + size - 1) | (furthest <= first)
 
 
 @triton.jit
@@ -126,36 +117,27 @@ def _knots_in_tile(q, nearest, furthest, distance_feature, query_scale, knots, q
 @no_type_check
 def _classify(
     q, k, position_q, position_k, documents, distance_feature, query_scale, knots, queries, keys, window, table_first,
-    table_size, rows_first, rows_size, feature_size, segments, TABLES: tl.constexpr, FEW_SEGMENTS: tl.constexpr,
-    CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr, COARSE_Q: tl.constexpr, COARSE_K: tl.constexpr,
+    table_size, rows_first, rows_size, feature_size, segments, LINES: tl.constexpr, TABLES: tl.constexpr,
+    FEW_SEGMENTS: tl.constexpr, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr,
 ):  # fmt: skip
     """Return the kind and the info of tiles; see `Tiles` in parts.py."""
     visible, full, nearest, furthest, inside = _relation(q, k, position_q, position_k, documents, queries, keys, window,
                                                          CAUSAL, SIZE_Q, SIZE_K)  # fmt: skip
-    if table_size > 0:
-        inside = inside & (nearest >= table_first) & (furthest <= table_first + table_size - 1)
-    if rows_size > 0:
-        inside = inside & (nearest >= rows_first) & (furthest <= rows_first + rows_size - 1)
     kind = tl.where(visible, GENERAL, UNSEEN)
     info = tl.zeros_like(q)
     if distance_feature is None:
         kind = tl.where(visible & inside, CLEAN, kind)
         if TABLES:
-            far = full & _is_far(nearest, furthest, table_first, table_size)
-            far = far & _is_far(nearest, furthest, rows_first, rows_size)
-            if COARSE_Q > 0:  # a tile is FAR only if the larger tile that contains it is
-                seen, all_seen, lowest, highest, _ = _relation(q * SIZE_Q // COARSE_Q, k * SIZE_K // COARSE_K,
-                                                               position_q, position_k, documents, queries, keys, window,
-                                                               CAUSAL, COARSE_Q, COARSE_K)  # fmt: skip
-                far = far & seen & all_seen & _is_far(lowest, highest, table_first, table_size)
-                far = far & _is_far(lowest, highest, rows_first, rows_size)
-            far = far & visible
-            kind = tl.where(far, FAR, kind)
-            past = ((table_size > 0) & (nearest >= table_first + table_size - 1)).to(tl.int32)
-            past += 2 * ((rows_size > 0) & (nearest >= rows_first + rows_size - 1)).to(tl.int32)
-            info = tl.where(far, past, info)
+            past = full & ((nearest >= table_first + table_size - 1) | (table_size == 0))
+            past = past & ((nearest >= rows_first + rows_size - 1) | (rows_size == 0))
+            before = full & ((furthest <= table_first) | (table_size == 0))
+            before = before & ((furthest <= rows_first) | (rows_size == 0))
+            if LINES == "distance":  # the gradient of the first entry needs those before it
+                before = before & False
+            kind = tl.where(visible & (past | before), FAR, kind)
+            info = past.to(tl.int32)
     else:
-        inside = visible & inside & (nearest >= 0) & (furthest <= feature_size - 1)
+        inside = visible & inside
         if FEW_SEGMENTS:
             below, up_to = _knots_in_tile(q, nearest, furthest, distance_feature, query_scale, knots, queries,
                                           feature_size, segments, SIZE_Q, 2 * max(SIZE_Q, SIZE_K))  # fmt: skip
@@ -183,7 +165,7 @@ def classify_tiles(
     documents_step, query_scale_step, queries, keys, window, table_first, table_size, rows_first, rows_size,
     feature_size, segments, lines, width, programs, key_blocks, below, LINES: tl.constexpr, TABLES: tl.constexpr,
     FEW_SEGMENTS: tl.constexpr, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr,
-    COARSE_Q: tl.constexpr, COARSE_K: tl.constexpr, TILES: tl.constexpr,
+    TILES: tl.constexpr,
 ):  # fmt: skip
     """Write the kind, the info and the block of tiles as one number each, [r, lines, width]; see `Tiles` in parts.py.
 
@@ -211,8 +193,8 @@ def classify_tiles(
         exists = exists & (k >= 0) & (k < key_blocks)
     kind, info = _classify(
         q, k, position_q, position_k, documents, distance_feature, query_scale, knots, queries, keys, window,
-        table_first, table_size, rows_first, rows_size, feature_size, segments, TABLES, FEW_SEGMENTS, CAUSAL,
-        SIZE_Q, SIZE_K, COARSE_Q, COARSE_K,
+        table_first, table_size, rows_first, rows_size, feature_size, segments, LINES, TABLES, FEW_SEGMENTS, CAUSAL,
+        SIZE_Q, SIZE_K,
     )  # fmt: skip
     kind = tl.where(exists, kind, UNSEEN)
     entry = (kind.to(tl.int64) << 32) + (info << 16).to(tl.int64) + other
@@ -240,3 +222,30 @@ def sort_tiles(kinds, order, ends, width):
             count += tl.sum(chosen, 0)
         if KIND < 4:
             tl.store(ends + program * 4 + KIND, count)
+
+
+@triton.jit
+@no_type_check
+def find_steps(table, steps, heads_step, first, size, CHUNK: tl.constexpr):
+    """Write the change per distance of a head's table below distance 0 and above it, [heads, 2], where the table is a
+    straight line there up to the rounding of its entries; otherwise NaN.
+
+    The line goes through the entries at distance 0 and at the end.
+    """
+    head = tl.program_id(0)
+    at = table + head * heads_step - first
+    zero = tl.load(at)
+    for SIDE in tl.static_range(2):
+        end = first + size - 1 if SIDE == 1 else first
+        step = (tl.load(at + end) - zero) / end
+        bent = tl.zeros([CHUNK], tl.int32)
+        for start in range(1, tl.abs(end) + 1, CHUNK):
+            n = start + tl.arange(0, CHUNK)
+            distance = n if SIDE == 1 else -n
+            exists = n <= tl.abs(end)
+            change = step * distance.to(tl.float32)
+            error = tl.abs(tl.load(at + distance, mask=exists, other=0.0) - (zero + change))
+            close = error <= (tl.abs(zero) + tl.abs(change)) * 2.0**-22
+            bent += (exists & (close == 0)).to(tl.int32)
+        straight = (end != 0) & (tl.sum(bent, 0) == 0)
+        tl.store(steps + 2 * head + SIDE, tl.where(straight, step, float("nan")))

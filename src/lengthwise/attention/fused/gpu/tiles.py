@@ -1,13 +1,11 @@
-"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
+"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py names the kinds.
 
 A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads.
 While tiles are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.
 """
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +15,10 @@ from lengthwise.attention.fused.arguments import BY_DISTANCE, Arguments
 
 MAX_LISTED_KNOTS = 64  # up to this number of segments a tile checks its knots one by one
 _TILES = 16  # that a program classifies together
+_ENTRIES = 1024  # of a table, that a program compares together
 
-BiasForm = Literal["none", "table", "segments"]  # what the kernels are compiled for; `rows` count as a table
+# What block sizes depend on. A table or rows that end before the keys do leave most tiles as without a bias ("none").
+BiasForm = Literal["none", "table", "segments"]
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,26 @@ class Case:
 
     @property
     def form(self) -> BiasForm:
-        if self.arguments.slope is not None:
+        arguments = self.arguments
+        if arguments.slope is not None:
             return "segments"
-        return "table" if self.has_bias else "none"
+        tables = (arguments.table, arguments.table_first), (arguments.rows, arguments.rows_first)
+        ends = [first + table.shape[-1] for table, first in tables if table is not None]
+        return "table" if ends and max(ends) >= self.keys else "none"
 
     @property
-    def layout(self) -> "Layout | None":
-        """All that determines the lists of tiles; None if the contents of tensors do."""
+    def steps_matter(self) -> bool:
+        """Whether the table may be a straight line where it matters: tiles without lists, and every distance in it."""
         arguments = self.arguments
-        if not self.has_tables_only or any(x is not None for x in _placed(arguments)):
-            return None
-        stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        table, rows = (None if x is None else x.shape[-1] for x in (arguments.table, arguments.rows))
-        visible = arguments.causal, arguments.window
-        firsts = arguments.table_first, arguments.rows_first
-        return Layout(self.queries, self.keys, self.device, *visible, table, rows, *firsts, stream)
+        if arguments.table is None or arguments.rows is not None or self.needs_lists:
+            return False
+        last = arguments.table_first + arguments.table.shape[-1] - 1
+        return last >= self.keys - 1 and arguments.table_first <= (0 if arguments.causal else 1 - self.keys)
+
+    @property
+    def needs_lists(self) -> bool:
+        """Whether the kinds of tiles depend on more than indices."""
+        return self.arguments.slope is not None or any(x is not None for x in _placed(self.arguments))
 
     @property
     def batch(self) -> int:
@@ -73,46 +78,6 @@ class Case:
 
 def _placed(arguments: Arguments) -> tuple[Tensor | None, ...]:
     return arguments.position_q, arguments.position_k, arguments.documents
-
-
-class Layout(NamedTuple):
-    """The numbers that determine the lists of tiles of a case without segments, positions and documents."""
-
-    queries: int
-    keys: int
-    device: torch.device
-    causal: bool
-    window: int
-    table: int | None  # its entries
-    rows: int | None
-    table_first: int
-    rows_first: int
-    stream: int  # the CUDA stream on which the lists are computed and used
-
-    def case(self) -> Case:
-        """Return a case with these numbers, whose tables have no contents."""
-        table, rows = (None if n is None else torch.empty(1, n, device="meta") for n in (self.table, self.rows))
-        arguments = Arguments(
-            table=table, table_first=self.table_first, rows=rows, rows_first=self.rows_first, causal=self.causal, window=self.window
-        )  # fmt: skip
-        return Case(arguments, self.queries, self.keys, self.device)
-
-
-@functools.lru_cache(maxsize=16)
-def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
-    return build(layout.case(), *sizes)
-
-
-def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
-    """Return build(case, *sizes), where `build` is by_queries, by_keys or by_distance.
-
-    The last 16 lists are kept. They are not kept where a CUDA graph is captured, because there they have no contents
-    before the graph runs.
-    """
-    layout = case.layout
-    if layout is None or (case.device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-        return build(case, *sizes)
-    return _remembered(build, layout, *sizes)
 
 
 def by_queries(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
@@ -127,17 +92,19 @@ def by_keys(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
     return _sorted(case, "keys", blocks_k, blocks_q, (size_q, size_k))
 
 
-def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor, Tensor, int]:
-    """Return the lists for lines of tiles at one distance, and how many lines there are before distance 0.
+def by_distance(case: Case, size: int) -> tuple[Tensor, Tensor]:
+    """Return the lists for lines of tiles at one distance; entries contain blocks of queries."""
+    lines, below = lines_at_distances(case, size)
+    return _sorted(case, "distance", lines, _blocks(case, size, size)[0], (size, size), below)
 
-    Entries contain blocks of queries. coarse: sizes of larger tiles, each divided into several of these; a tile is FAR
-    only if its larger tile is.
-    """
+
+def lines_at_distances(case: Case, size: int) -> tuple[int, int]:
+    """Return how many lines of tiles at one distance there are, and how many of them before distance 0."""
     blocks_q, blocks_k = _blocks(case, size, size)
     offset = case.keys - case.queries
     # Causal: blocks of keys that begin after the last query of a block are not visible to it.
     below = min((offset + size - 1) // size if case.arguments.causal else blocks_k - 1, blocks_k - 1)
-    return *_sorted(case, "distance", below + blocks_q, blocks_q, (size, size), coarse, below), below
+    return below + blocks_q, below
 
 
 def _blocks(case: Case, size_q: int, size_k: int) -> tuple[int, int]:
@@ -150,12 +117,9 @@ def _sorted(
     lines: int,
     width: int,
     size: tuple[int, int],
-    coarse: tuple[int, int] = (0, 0),
     below: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r,
-    lines, 4].
-    """
+    """Return the tiles in lines that share queries, keys or distance: order [r, lines, width], ends [r, lines, 4]."""
     from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
 
     arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
@@ -173,11 +137,21 @@ def _sorted(
         kinds, *_placed(arguments), feature, arguments.query_scale, arguments.knots, *steps, case.queries, case.keys,
         arguments.window, *sizes, 0 if feature is None else len(feature), 1 if slope is None else slope.shape[1], lines,
         width, programs, blocks_k, below, LINES=shared, TABLES=case.has_bias and case.has_tables_only,
-        FEW_SEGMENTS=not case.many_segments, CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1], COARSE_Q=coarse[0],
-        COARSE_K=coarse[1], TILES=_TILES, num_warps=4,
+        FEW_SEGMENTS=not case.many_segments, CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1],
+        TILES=_TILES, num_warps=4,
     )  # fmt: skip
     sort_tiles[(case.batch * lines,)](kinds, order, ends, width, num_warps=4)
     return order, ends
+
+
+def steps(table: Tensor, first: int, heads: int) -> Tensor:
+    """Return the change per distance of each head's table below and above distance 0, [heads, 2]; see `find_steps`."""
+    from lengthwise.attention.fused.gpu.tile_lists import find_steps
+
+    rows, columns = table.shape
+    found = table.new_empty(heads, 2)
+    find_steps[(heads,)](table, found, 0 if rows == 1 else columns, first, columns, CHUNK=_ENTRIES, num_warps=4)
+    return found
 
 
 def cells(knots: Tensor, segments: int) -> tuple[Tensor, Tensor, Tensor]:

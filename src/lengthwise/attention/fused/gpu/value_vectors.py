@@ -1,4 +1,4 @@
-"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without them.
+"""Vectors of distances that are added to values: what output and gradients need besides the kernels without them.
 
 They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights
 by distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>;
@@ -19,9 +19,7 @@ _UNITS = 2.0**60  # of a fixed-point number in 1; the weights of a query sum to 
 def sums_of_weights(
     call: Call, lse: Tensor, size: Blocks, lists: tuple[Tensor, Tensor] | None, splits: int = 1
 ) -> Tensor:
-    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other
-    arguments.
-    """
+    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the arguments."""
     from lengthwise.attention.fused.gpu.weights import weights_by_distance
 
     rows, first = call.arguments.rows, call.arguments.rows_first
@@ -34,9 +32,10 @@ def sums_of_weights(
     ends = lse.new_empty(splits, 2, *lse.shape)
     count = -(-call.queries // size.queries)
     weights_by_distance[(call.batch * call.heads * count * splits,)](
-        call.view(call.q), call.view(call.k), lse, sums, ends, lse.new_full((1,), _UNITS) if repeats else None, call.args,
-        call.tiles(lists), call.sizes, **call.factors, blocks=count, splits=splits,
-        NEAR_ONLY=near_only, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        call.view(call.q), call.view(call.k), lse, sums, ends, lse.new_full((1,), _UNITS) if repeats else None,
+        call.args, call.tiles(lists), call.sizes, **call.factors, blocks=count, splits=splits,
+        NEAR_ONLY=near_only, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps,
+        num_stages=size.stages,
     )  # fmt: skip
     if repeats:  # a fixed-point number cannot be NaN
         sums = torch.where(lse.isfinite()[..., None], sums / _UNITS, math.nan)
