@@ -103,29 +103,27 @@ SETTINGS = {
     "code": Setting(
         task=choose(Text, path="python:source", chunk=512), length=64, shortest=64, steps=500, batch=16, learned=None
     ),
-    "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=1200, learned=0.95),
-    "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=1500, learned=0.95),
+    "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=2500, learned=0.95),
+    "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=2500, learned=0.95),
     "recall": Setting(
-        task=choose(Recall, keys=64, values=8, queries=8), length=8, shortest=2, steps=1000, learned=0.95
+        task=choose(Recall, keys=64, values=8, queries=8), length=8, shortest=2, steps=2500, learned=0.95
     ),
     "addition": Setting(
         task=choose(Addition, pad=True, reverse=True, reverse_operands=True),
         length=4,
         shortest=1,
-        steps=1400,
+        steps=2500,
         learned=0.95,
     ),
-    "sorting": Setting(task=choose(Sorting, symbols=50), length=5, shortest=1, steps=2000, learned=0.95),
+    "sorting": Setting(task=choose(Sorting, symbols=50), length=5, shortest=1, steps=2500, learned=0.95),
     "parity": Setting(
         task=choose(Parity, scratchpad="minimal"),
         length=8,
         shortest=1,
-        steps=1000,
-        batch=32,
+        steps=2500,
         learned=0.95,
-        rates=(1e-3, 3e-3),
     ),
-    "regression": Setting(task=choose(LinearRegression, dims=2), length=10, shortest=10, steps=1000, learned=0.3),
+    "regression": Setting(task=choose(LinearRegression, dims=2), length=10, shortest=10, steps=2500, learned=0.4),
     "conjunction": Setting(
         task=choose(Conjunction, dims=5), length=20, shortest=20, steps=1000, batch=32, learned=0.95, rates=(1e-3, 2e-3)
     ),
