@@ -235,7 +235,7 @@ def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModif
 def _slopes(encoding: PositionEncoding) -> list[float] | None:
     """Return the attribute `slopes` m_h of an encoding if its bias is -m_h times the distance, or else None."""
     slopes = getattr(encoding, "slopes", None)
-    if slopes is None or not isinstance(encoding, DistanceBias):
+    if not isinstance(encoding, DistanceBias) or not isinstance(slopes, tuple | list | Tensor):
         return None
     each, distance = torch.as_tensor(slopes, dtype=torch.float64).detach(), torch.arange(4)
     table = encoding.checked_bias(distance).double()

@@ -4,6 +4,7 @@ import inspect
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -479,6 +480,11 @@ def test_a_table_of_negated_memory(backend):
         require_backend(backend, modifiers, Span.of(5), Mask(5, 5), q)
         outs.append(plan(modifiers, Span.of(5), Mask(5, 5), q, backend=backend)(q, k, v, scale=0.3))
     torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-12)
+
+
+def test_x_must_be_a_tensor():
+    with pytest.raises(ConfigError, match=r"x must be a tensor \[batch, tokens, d_model\] or None, got a ndarray"):
+        attend(*qkv(), encodings.ALiBi(num_heads=4), tokens=TokenInfo(x=np.zeros((2, 9, 8))))
 
 
 def test_a_nested_tensor_is_refused():

@@ -223,6 +223,7 @@ def test_wrong_json_names_what_is_meant(spoil, words):
         lambda: TrainingConfig(train_length=8, learning_rate=float("nan")),
         lambda: TrainingConfig(train_length=8, learning_rate=0.0),
         lambda: TrainingConfig(train_length=8, beta2=1.0),
+        lambda: StopWhenLearned(score=0.9, every=0),
         lambda: ModelConfig(num_heads=3),
         lambda: ModelConfig(num_heads=0),
         lambda: ModelConfig(num_heads=4, num_kv_heads=3),

@@ -44,6 +44,24 @@ def test_the_glob_chooses_and_hidden_files_do_not_count(tmp_path):
     assert names(read(str(tmp_path), "*.txt")) == ["a.txt"]
 
 
+def test_a_folder_that_may_not_be_entered_is_not_passed_over(tmp_path, monkeypatch):
+    folder(tmp_path, a__x=b"11", b__x=b"22", b__c__x=b"33", b__c__d__x=b"44", b__0hidden=b"1")
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.fspath(path) == str(tmp_path / "b" / "c"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for glob in ("**/*", "b/**/x"):
+        with pytest.raises(ConfigError) as caught:
+            read(str(tmp_path), glob)
+        assert str(caught.value).startswith(f"cannot read the folder {tmp_path / 'b' / 'c'}: Permission denied; "), glob
+    assert names(read(str(tmp_path), "a/*")) == ["a/x"]
+    assert names(read(str(tmp_path), "b/*")) == ["b/0hidden", "b/x"]
+
+
 def test_equal_files_count_once():
     found = remove_duplicates([Document(n, n, d) for n, d in (("a", b"x"), ("b", b"y"), ("c", b"x"), ("d", b""))])
     assert [document.name for document in found] == ["a", "b"]

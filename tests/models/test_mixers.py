@@ -287,6 +287,13 @@ def test_the_first_bias_of_the_forget_gate_is_1():
     assert bias[[0, 2, 3]].abs().max() < 0.5
 
 
+def test_the_last_of_three_rwkv4_layers_starts_like_the_published_code():
+    block, channel = block_class("rwkv4")(config_of("rwkv4", num_layers=3), 2, 9), torch.arange(16) / 16
+    torch.testing.assert_close(block.mix_k, torch.nn.Parameter(channel ** (1 - 2 / 3)))
+    torch.testing.assert_close(block.mix_v, torch.nn.Parameter(channel ** (1 - 2 / 3) + 0.3))
+    torch.testing.assert_close(block.time_decay, torch.nn.Parameter(-5 + 8 * (torch.arange(16) / 15) ** 2.0))
+
+
 def run(mixer, encoding=NoPE, positions=None, parent=None) -> Run:
     choice = choose(encoding) if isinstance(encoding, type) else encoding
     training = dataclasses.replace(TRAINING, positions=positions)

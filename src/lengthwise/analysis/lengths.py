@@ -77,7 +77,7 @@ def lengths(lines: Iterable[bytes], field: str) -> Histogram:
 def _length(line: bytes, field: str, number: int) -> int:
     where = f"line {number}"
     try:
-        row = json.loads(line)  # also with a byte order mark
+        row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where} is not UTF-8 text (at byte {error.start + 1})") from None
     except (ValueError, RecursionError) as error:

@@ -152,6 +152,8 @@ def _checked_call(
         )
     tokens = TokenInfo() if tokens is None else tokens
     x = tokens.x
+    if x is not None and not isinstance(x, Tensor):
+        raise ConfigError(f"x must be a tensor [batch, tokens, d_model] or None, got a {type(x).__name__}")
     if encoding is not None and not isinstance(encoding, PositionEncoding):  # for example a class or a name
         value = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(

@@ -114,7 +114,7 @@ def _print(manifest: "Manifest", output: str) -> None:
     print(f"\ntokenizer {one_line(manifest.tokenizer)}: {manifest.vocab_size:,} token IDs")
     if manifest.left_out:
         print(f"left out: {', '.join(f'{count:,} {reason}' for reason, count in manifest.left_out.items())}")
-    print(f"train on it with: lengthwise compare rope alibi --text {one_line(output)}")
+    print(f"train on it with: lengthwise compare rope alibi --text {one_line(output)} --train-length 256")
 
 
 def _show(source: "Source", options: TokenizeOptions) -> int:

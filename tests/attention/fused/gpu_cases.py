@@ -1,4 +1,4 @@
-"""What is asked of the GPU's kernels, on a GPU or interpreted: cases, and the reference's answers in float64."""
+"""Test cases for the GPU kernels, on a GPU or in Triton's interpreter, with the reference's results in float64."""
 
 from dataclasses import dataclass, field
 from typing import Any

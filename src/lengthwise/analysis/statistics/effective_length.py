@@ -6,10 +6,10 @@ threshold would decide, which comes too early where scores stay near the thresho
 whose whole 95 % interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work
 at every length up to the one that is claimed.
 
-Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested
-lengths usually grow by factors. The interval of an effective length follows from the 95 % intervals of the scores. Its
-lower end is the length where the curve through their worse ends first falls below the threshold, and its upper end the
-length where the curve through their better ends does.
+Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths
+usually grow by factors. The 95 % intervals of the scores give the interval of an effective length: its lower end is
+where the curve through their worse ends first falls below the threshold, and its upper end is where the curve through
+their better ends does.
 """
 
 import math

@@ -88,4 +88,5 @@ def _read_json_lines(path: Path, piece: Piece, options: SourceOptions) -> Iterat
 def _read_parquet(path: Path, piece: Piece, options: SourceOptions) -> Iterator[Record]:
     fields = [name for name in (options.field, options.origin) if name]
     for number, row in parquet_rows(path, fields, range(piece.start, piece.stop)):
-        yield record_of(row, f"{piece.file}, row {number}", options)
+        name = f"{piece.file}, row {number}"
+        yield Invalid(name, "it is not UTF-8 text") if row is None else record_of(row, name, options)

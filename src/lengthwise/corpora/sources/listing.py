@@ -13,6 +13,9 @@ def list_files(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[in
     """
     signatures = {}
     try:
+        if "**" in glob:  # a glob would silently skip a folder that cannot be read, and the text would be incomplete
+            for _, folders, _ in os.walk(folder, onerror=_raise):
+                folders[:] = [name for name in folders if not name.startswith(".")]
         for file in folder.glob(glob):
             name = file.relative_to(folder).as_posix()
             if not any(component.startswith(".") for component in name.split("/")) and file.is_file():
@@ -28,6 +31,10 @@ def list_files(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[in
         )
     names = tuple(sorted(signatures))
     return names, tuple(signatures[name] for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def signature(status: os.stat_result) -> tuple[int, ...]:

@@ -60,8 +60,8 @@ def row_groups(path: Path) -> int:
 
 def parquet_rows(
     path: Path, fields: Sequence[str] = (), groups: range | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of each row, from 1, and the row.
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield the number of each row, from 1, and the row; None if a string in it is not UTF-8.
 
     `fields`: those to read; by default all. `groups`: the row groups to read; by default all. Raise `ConfigError` for a
     damaged file, and for one without the column of a field.
@@ -71,9 +71,21 @@ def parquet_rows(
         columns = [_column(name, file.schema_arrow.names, path) for name in fields] or None
         number = sum(file.metadata.row_group(n).num_rows for n in range(groups.start))
         for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=columns, use_threads=False):
-            for row in batch.to_pylist():
+            for row in _decoded(batch):
                 number += 1
                 yield number, row
+
+
+def _decoded(batch: Any) -> Iterator[dict[str, Any] | None]:
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:
+        for n in range(batch.num_rows):
+            try:
+                (row,) = batch.slice(n, 1).to_pylist()
+            except UnicodeDecodeError:
+                row = None
+            yield row
 
 
 def _column(field: str, columns: Sequence[str], path: Path) -> str:
@@ -96,7 +108,7 @@ def _open_parquet(path: Path) -> "Iterator[ParquetFile]":
     try:
         with ParquetFile(path) as file:
             yield file
-    except (OSError, ArrowException, UnicodeDecodeError) as error:
+    except (OSError, ArrowException) as error:
         raise ConfigError(
             f"{path} is not a readable parquet file: {' '.join(str(error).split())[:200]}; copy it again"
         ) from error

@@ -45,6 +45,8 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for an unreadable file."""
     if path.suffix == ".parquet":
         for number, row in parquet_rows(path):
+            if row is None:
+                raise ConfigError(f"{path}, row {number}: it is not UTF-8 text; write the file again as UTF-8")
             yield f"{path}, row {number}", row
         return
     with open(path, "rb") as file:
