@@ -108,13 +108,15 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
 
 def panel_of(task: TaskFindings, runs: Sequence[RunRow]) -> dict[str, Any]:
     """Return the facts of runs whose scores may be compared with each other."""
+    configs = [run.config for run in runs if run.key in task.keys]
     classes: dict[str, int] = {}
-    for run in runs:
-        if run.key in task.keys:
-            classes |= class_versions(run.config)
+    for config in configs:
+        classes |= class_versions(config)
+    text = configs[0]["task"].get("path")
     return {
         "title": task.title,
         "task": task.name,
+        "text": None if text is None else without_folders(text),
         "metric": task.metric.name,
         "better": task.metric.better,
         "unit": task.unit,

@@ -125,7 +125,7 @@ SETTINGS = {
     ),
     "regression": Setting(task=choose(LinearRegression, dims=2), length=10, shortest=10, steps=2500, learned=0.4),
     "conjunction": Setting(
-        task=choose(Conjunction, dims=5), length=20, shortest=20, steps=1000, batch=32, learned=0.95, rates=(1e-3, 2e-3)
+        task=choose(Conjunction, dims=4), length=20, shortest=20, steps=1500, batch=32, learned=0.95, rates=(1e-3, 2e-3)
     ),
     "even-pairs": Setting(task=choose(EvenPairs), length=12, shortest=1, steps=1200, learned=0.95, rates=(1e-3, 2e-3)),
     "stack": Setting(task=choose(StackManipulation), length=8, shortest=2, steps=1000, learned=0.95),
