@@ -240,6 +240,7 @@ def covered(seeds: int, of_seeds: float, of_prompts: float, studies: int = 600) 
     return hits / studies
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("seeds", "of_seeds", "of_prompts"), [(2, 1, 0), (3, 1, 0), (3, 0.2, 1), (3, 0, 1), (10, 0.2, 1)]
 )

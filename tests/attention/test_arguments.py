@@ -179,6 +179,7 @@ def test_labels_and_representations_show_what_was_chosen(make, settings, shown):
     assert repr(choose(make, **settings).build(**told)) == repr(made)
 
 
+@pytest.mark.medium
 def test_two_choices_never_have_one_label():
     for make in ENCODINGS:
         labels = [case.choice.label for case in EncodingCase.of(make).variants()]

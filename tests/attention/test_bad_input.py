@@ -73,6 +73,7 @@ def test_memory_may_lie_in_any_way(layout, backend):
     torch.testing.assert_close(*answers, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.medium
 @pairwise(
     shape=[(1, 1, 1, 3), (1, 1, 4, 3), (2, 2, 1, 5), (0, 2, 3, 5)],
     make=[encodings.RoPE, encodings.XPos, encodings.PI],

@@ -97,6 +97,7 @@ def test_a_named_backend_never_falls_back():
         plan(AttentionModifiers(), Span.of(3), Mask(3, 3), q, backend="spda")
 
 
+@pytest.mark.medium
 def test_one_sided_tables_are_refused_without_a_causal_mask():
     modifiers = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 3)),))
     with pytest.raises(ConfigError, match="causal"):
@@ -110,6 +111,7 @@ def test_one_sided_tables_are_refused_without_a_causal_mask():
     torch.testing.assert_close(results[0], results[1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_on_a_cpu_computes_in_float32(dtype):
     torch.manual_seed(0)

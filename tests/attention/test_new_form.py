@@ -103,6 +103,7 @@ def test_auto_takes_a_backend_that_supports_it_and_others_say_why() -> None:
         attend(q, k, v, encoding, backend="flex")
 
 
+@pytest.mark.medium
 def test_flex_reads_the_values_of_all_pairs() -> None:
     encoding, (q, k, v) = Mine(), tensors()
     span, mask = Span.of(T), Mask(T, T)

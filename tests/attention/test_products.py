@@ -94,6 +94,7 @@ def test_reflections_keep_lengths() -> None:
     assert math.isclose(sum(map(float, lengths)), float(q[0, 0, 8].square().sum()), rel_tol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["PaTHFoX", "Wall"])
 def test_no_tensor_is_as_large_as_all_pairs(name: str) -> None:
     largest = 0

@@ -90,6 +90,7 @@ def test_probabilities_of_all_bytes_sum_to_one(order: int) -> None:
         assert np.exp(-model.nats(pieces, order))[:, 2].sum() == pytest.approx(1, rel=1e-12)
 
 
+@pytest.mark.medium
 def test_a_text_of_known_entropy() -> None:
     """A Markov chain: the unigram has the entropy of its stationary distribution, the bigram its entropy rate."""
     chance = np.random.default_rng(3)
@@ -111,6 +112,7 @@ def test_a_text_of_known_entropy() -> None:
     assert unigram - bigram > 0.3
 
 
+@pytest.mark.medium
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of 8 MB with few different n-grams: what is allocated at once is far less than the text."""
     monkeypatch.setattr(corpus, "PORTION", 1 << 16)

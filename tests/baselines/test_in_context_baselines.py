@@ -107,6 +107,7 @@ def test_least_squares_of_examples_that_are_nearly_equal() -> None:
     np.testing.assert_allclose(least_squares(xs, ys)[:, 8:], ys[:, 8:], rtol=0, atol=1e-7)
 
 
+@pytest.mark.medium
 def test_prompts_with_different_ranks_do_not_touch_each_other() -> None:
     pairs = [kind(6) for kind in (gaussian, duplicated, half_subspace, boolean, with_zeros)]
     xs, ys = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
@@ -175,6 +176,7 @@ def test_the_best_constant_label_is_that_of_all_prompts_at_each_length() -> None
     assert predictions("best constant label", np.ones((2, 1, 3)), tie).tolist() == [[1], [1]]
 
 
+@pytest.mark.medium
 def test_lasso_minimises_its_objective() -> None:
     pytest.importorskip("sklearn")
     xs, ys = gaussian(4, n=12, prompts=3)

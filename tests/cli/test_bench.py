@@ -82,6 +82,7 @@ def test_json_on_stdout_is_the_answer(here: Call, clock: Any) -> None:
     assert answer["measurement"] == "speed" and {row["encoding"] for row in answer["rows"]} == {"NoPE", "ALiBi"}
 
 
+@pytest.mark.medium
 def test_all_encodings_are_the_default(here: Call, clock: Any) -> None:
     sizes = (
         "--d-model",
@@ -103,6 +104,7 @@ def test_all_encodings_are_the_default(here: Call, clock: Any) -> None:
     assert {row["encoding"] for row in rows} == {row["encoding"] for row in rows if "forward" in row}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("stop_after", [0, 5, 12, 13, 38, 43])
 def test_ctrl_c_saves_the_finished_rounds_and_the_same_command_continues(
     here: Call, clock: Any, tmp_path: Path, stop_after: int

@@ -20,6 +20,7 @@ from tests.field_docs import field_docs
 Call = Callable[..., Any]
 
 
+@pytest.mark.medium
 def test_compare_without_a_study_file(here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, results = tmp_path / "war and peace.txt", tmp_path / "results"
     text.write_text("".join(f"{n} happy families are all alike.\n" for n in range(400)))
@@ -253,6 +254,7 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
     assert "no longer lists 1 run: NoPE on Copy" in more.err
 
 
+@pytest.mark.medium
 def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
     """Their scores leave the report, and come back without being computed again."""
     results = tmp_path / "results"

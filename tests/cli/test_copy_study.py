@@ -23,6 +23,7 @@ def test_a_copy_is_a_study_with_its_own_command(here) -> None:
     assert "Command: lengthwise run my.py" in Path("my.py").read_text()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", shipped_studies())
 def test_neighbours_are_copied(name: str, here) -> None:
     assert here("copy-study", name, "copy_of_it.py").code == 0

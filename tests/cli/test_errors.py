@@ -251,6 +251,7 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
+@pytest.mark.medium
 def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: Path) -> None:
     with open_store(finished) as store:
         run = store.runs()[0]
@@ -259,6 +260,7 @@ def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: P
     plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
+@pytest.mark.medium
 def test_a_width_that_does_not_fit_into_memory_is_named(here: Call, place: Path) -> None:
     sizes = ("--task", "copy", "--train-length", 8, "--d-model", 10**9)
     ran = here("compare", "rope", *sizes, "--results", place / "wide")
@@ -345,6 +347,7 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
     assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", ["here", pytest.param("apart", marks=pytest.mark.slow)])
 def test_a_failed_run_is_named_and_the_exit_code_is_1(way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """With a worker process; the slow test starts the command in a process of its own too, as a shell does."""
@@ -371,6 +374,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(way: str, tmp_path: Path, 
     assert "Report: " in ran.out
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("words", [["encodings"], ["probes", "--json"]], ids=["tables", "JSON"])
 def test_output_that_nobody_reads_to_the_end(words: list[str]) -> None:
     import subprocess

@@ -89,6 +89,7 @@ def test_a_study_without_results(here: Call, tmp_path: Path) -> None:
     plainly(here("export", "scores", "x", "--out", "x.csv", "--results", tmp_path / "none"), "none")
 
 
+@pytest.mark.medium
 def test_charts(here: Call, finished: Path, tmp_path: Path) -> None:
     def export(*more: object) -> Any:
         return here("export", "charts", "tiny", "--out", tmp_path / "charts", "--results", finished, *more)

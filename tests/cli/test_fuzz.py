@@ -175,6 +175,7 @@ def contents(folder: Path) -> set[Any]:
         }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "seed"), [(100, 0), pytest.param(2000, 1, marks=pytest.mark.slow)])
 def test_random_commands(here: Callable[..., Any], place: Path, count: int, seed: int) -> None:
     before = contents(place / "results")

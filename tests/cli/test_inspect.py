@@ -104,6 +104,7 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
     assert data["name"].lower() == words[0].partition(":")[0].lower().replace("-", "").replace("_", "")
 
 
+@pytest.mark.medium
 def test_pictures(here: Call, tmp_path: Path) -> None:
     words = ("alibi", "--num-heads", 2, "--train-length", 10, "--length", 300)
     ran = here("inspect", *words, "--picture", tmp_path / "a.svg", "--json")

@@ -51,6 +51,7 @@ def plainly(ran: Any) -> None:
     assert "bug in lengthwise" not in ran.err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("verb", "option"), OPTIONS, ids=" ".join)
 def test_whole_numbers(here: Call, verb: str, option: str) -> None:
     for number in NUMBERS:
@@ -63,6 +64,7 @@ def test_whole_numbers(here: Call, verb: str, option: str) -> None:
         assert len(ran.err) < 300
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "words",
     [

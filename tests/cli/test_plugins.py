@@ -123,6 +123,7 @@ def one_line_of_a_class(ran: Any, says: str) -> None:
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.medium
 def test_every_command_has_the_option(here: Call) -> None:
     for words in (*((verb,) for verb in COMMANDS), ("export", "scores"), ("probe", "recency")):
         assert "--plugin" in here(*words, "--help").out, words
@@ -340,6 +341,7 @@ def test_a_comparison_with_them_in_worker_processes(
     assert here("lengths", key, "--results", "results", "--plugin", "mine.py").code == 0
 
 
+@pytest.mark.medium
 def test_a_stored_path_is_shown_and_never_run(
     compared: Path, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

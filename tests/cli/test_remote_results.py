@@ -32,6 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.medium
 def test_every_command(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on = ("--results", f"file://{place}/bucket", "--store", f"sqlite:///{place}/results.db")
     ran = here("run", "study.py", "--on", "inline", *on)

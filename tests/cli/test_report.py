@@ -38,6 +38,7 @@ def test_report(here: Call, finished: Path, tmp_path: Path) -> None:
     assert not page.exists()
 
 
+@pytest.mark.medium
 def test_the_published_rule_for_ties(here: Call, tmp_path: Path) -> None:
     """Models of one step get nothing right at twice the length, so that all are equal."""
     (tmp_path / "two.py").write_text(TWO)

@@ -15,7 +15,7 @@ from tests.postgres_server import needs_postgres, postgres
 
 __all__ = ["postgres"]
 
-pytestmark = needs_postgres
+pytestmark = [needs_postgres, pytest.mark.medium]
 Call = Callable[..., Any]
 SECRET = "hunter2"
 
@@ -70,6 +70,7 @@ def test_every_command(
     assert files_with(tmp_path, SECRET) == []
 
 
+@pytest.mark.medium
 def test_a_comparison_states_its_command_without_the_address(here: Call, address: str, tmp_path: Path) -> None:
     import sys
 

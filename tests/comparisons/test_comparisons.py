@@ -267,6 +267,7 @@ def test_what_has_nothing_to_ask_says_why() -> None:
     assert answer("decoding past", Part()).reason == "only a part"
 
 
+@pytest.mark.medium
 def test_our_dynamic_method_needs_no_excuse() -> None:
     """Decoding past the trained length, history, padding and packing, with the scale that changes."""
     for name in ("decoding past", "history", "left padding", "packed"):

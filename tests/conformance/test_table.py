@@ -18,6 +18,7 @@ from lengthwise.conformance.table import main
 from lengthwise.encodings import ENCODINGS
 
 
+@pytest.mark.medium
 def test_json_of_one_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first question, in a worker process."""
     monkeypatch.setattr(table, "QUESTIONS", QUESTIONS[:1])

@@ -408,6 +408,7 @@ class Creeping(RoPE):
         )
 
 
+@pytest.mark.medium
 def test_a_shift_that_changes_something_fails():
     assert verdicts(shift_invariance.prove(ALiBi)) == [True]
     assert verdicts(shift_invariance.prove(RoPE)) == [True]

@@ -96,6 +96,7 @@ def test_the_hash_covers_names_and_bytes_and_their_borders():
     assert sha(("a", b"1")) == sha(("renamed", b"1"))  # a single file's name splits nothing
 
 
+@pytest.mark.medium
 @given(documents, st.floats(0.01, 0.99))
 def test_every_file_is_in_exactly_one_split_and_both_have_one(files, validation):
     made = Corpus("", remove_duplicates(Document(name, name, data) for name, data in sorted(files.items())))
@@ -110,6 +111,7 @@ def test_every_file_is_in_exactly_one_split_and_both_have_one(files, validation)
     assert held <= max(1.5 * validation * made.size, smallest)
 
 
+@pytest.mark.medium
 @given(st.lists(st.integers(1, 1000), min_size=200, max_size=200), st.sampled_from([0.05, 0.1, 0.3]))
 def test_the_share_is_kept_among_many_files(sizes, validation):
     made = Corpus("", tuple(Document(str(n), str(n), bytes(size)) for n, size in enumerate(sizes)))

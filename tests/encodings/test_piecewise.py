@@ -108,6 +108,7 @@ def test_position_0_alone_is_a_number(settings):
         assert torch.autograd.grad(x, fire.c) == (torch.tensor(0.0),)
 
 
+@pytest.mark.medium
 @pairwise(activation=["gelu", "silu", "tanh"], final_activation=[False, True], fitted=[False, True])
 def test_the_grid_keeps_its_stated_error(activation, final_activation, fitted):
     torch.manual_seed(0)
@@ -179,6 +180,7 @@ def test_pieces_in_a_room():
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_the_operator_is_one_that_torch_can_compile():
     torch.manual_seed(0)

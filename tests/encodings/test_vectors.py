@@ -68,6 +68,7 @@ def test_a_script_imports_only_the_standard_library(script: Path) -> None:
     assert names <= {"cmath", "decimal", "json", "math", "shared"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["torch", "lengthwise", "numpy"])
 def test_the_interpreter_of_the_scripts_has_no_other(name: str, tmp_path: Path) -> None:
     """Or else the test above would be the only guard."""

@@ -63,6 +63,7 @@ def test_one_forward_says_what_decoding_says(model, task):
     assert not nan.any()
 
 
+@pytest.mark.medium
 def test_left_padding_changes_no_answer(model):
     task = Ragged(symbols=4)
     batch = task.examples(1, 20, 8)

@@ -30,7 +30,7 @@ Files = dict[str, bytes]
 WEIGHTS = "weights.safetensors"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[needs_postgres, pytest.mark.medium])])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where another store can be opened, which is empty."""
     return empty_store(request, tmp_path / "other machine")
@@ -134,6 +134,7 @@ def _fill_lineage(store: Store) -> None:
     store.add_answer(key, "own", {"against": against["key"]}, {"value": [1.0]}, {})
 
 
+@pytest.mark.medium
 def test_training_goes_to_runs_that_are_not_finished_here(store: Store, bundle: Path, where: str) -> None:
     """The other machine lists the same study, has trained nothing yet, and one of its workers has just died."""
     with open_store(where) as other:

@@ -58,6 +58,7 @@ def require_logits_of_use(loaded: Any, model: Any, method: str) -> None:
     torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=2e-4)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", NATIVE_METHODS)
 def test_transformers_alone_computes_static_scalings(method: str, tmp_path: Path) -> None:
     model = model_of("llama")
@@ -79,6 +80,7 @@ def test_a_native_folder_keeps_the_training_length(method: str, tmp_path: Path) 
     assert train_length_of(loaded.config) == 64 and extended_length(loaded, "yarn:factor=2") == 128
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", OTHER_METHODS)
 def test_other_methods_keep_the_encoding_of_use(method: str, tmp_path: Path) -> None:
     model = model_of("llama")
@@ -90,6 +92,7 @@ def test_other_methods_keep_the_encoding_of_use(method: str, tmp_path: Path) -> 
     require_logits_of_use(loaded, model, method)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("family", "method", "form"),
     [
@@ -196,6 +199,7 @@ def test_a_program_without_lengthwise_loads_a_native_folder(tmp_path: Path) -> N
     torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), expected, rtol=1e-4, atol=2e-4)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("what", ["angles", "logits"])
 def test_what_transformers_computes_differently_is_not_written_natively(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -239,6 +239,7 @@ def test_an_interrupted_command_repeats_nothing(
     assert changes_of("whole") == changes_of("cut")
 
 
+@pytest.mark.medium
 def test_unfinished_work_belongs_to_its_settings(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +306,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
     return said.err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -365,6 +367,7 @@ def test_a_folder_with_our_encoding_is_extended_again(place: Path, capfd: pytest
     assert "the model has no positions in any layer, so YaRN(factor=2.0) would change nothing" in said
 
 
+@pytest.mark.medium
 def test_an_untested_version_of_transformers_has_one_warning(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +378,7 @@ def test_an_untested_version_of_transformers_has_one_warning(
     assert capfd.readouterr().err.count("transformers 6.1.0 is not one of the tested versions, 5.14 to 5.24") == 1
 
 
+@pytest.mark.medium
 def test_a_training_without_memory_says_what_to_do(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

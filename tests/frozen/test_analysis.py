@@ -111,6 +111,7 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, analyzed(request.param, tmp_path_factory.mktemp("results"))
 
 
+@pytest.mark.medium
 def test_means_are_those_that_were_stored_with_the_rows(study: tuple[str, Findings]) -> None:
     name, found = study
     expected = {

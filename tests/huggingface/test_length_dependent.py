@@ -56,6 +56,7 @@ def test_these_are_all_such_encodings() -> None:
     assert {make for make in ENCODINGS if make.depends_on_length()} == {DynamicNTK, DynamicYaRN, LongRoPE}
 
 
+@pytest.mark.medium
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "encoding"), CASES)
 def test_steps_and_chunks_equal_one_pass_or_are_refused(kind: str, encoding: str | None) -> None:
@@ -85,6 +86,7 @@ GENERATION: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.medium
 @torch.no_grad()
 @pytest.mark.parametrize("how", GENERATION)
 @pytest.mark.parametrize(("kind", "encoding"), CASES)

@@ -55,6 +55,7 @@ def encodings(model: Any) -> list[str]:
     return [choice.layers[n % len(choice.layers)].label for n in range(len(observe(model).layers))]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", WINDOWS_ROTATE)
 @torch.no_grad()
 def test_only_layers_with_a_window_rotate(kind: str) -> None:
@@ -107,6 +108,7 @@ def test_heads_of_different_sizes() -> None:
         use(model)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_copy_has_no_weights_and_the_model_stays_as_it_is(family: str) -> None:
     model = model_of(family)

@@ -166,6 +166,7 @@ def test_reach_reads_them_with_other_methods() -> None:
     assert torch.equal(Reader(model).losses(ids, range(59)), own)
 
 
+@pytest.mark.medium
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("method", "form"),

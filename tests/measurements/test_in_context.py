@@ -126,6 +126,7 @@ def test_earlier_labels_by_hand():
     assert [(q, k) for q, k in found.nonzero().tolist()] == [(4, 1), (6, 3)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("probe", ["duplicates", "lost-in-the-middle"])
 def test_scores_are_those_of_the_prompts(probed, probe, monkeypatch):
     asked = options_of(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))

@@ -164,6 +164,7 @@ def test_the_stored_result():
     assert shown.grid("relative", "distance", layer=1, head=1) == pytest.approx(expected[0], rel=1e-5)
 
 
+@pytest.mark.medium
 def test_a_long_query_is_stored_at_few_distances():
     trained = TrainedRun(run_of(ALiBi), decoder(ALiBi), Copy())
     found = measured("learned-bias", trained, LearnedBiasOptions(query=5000))

@@ -51,6 +51,7 @@ def odd_mlp(seed: int, dtype: torch.dtype) -> tuple[list[nn.Linear], bool]:
     return [layer.to(dtype) for layer in layers], bool(draw(0, 2))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pieces_of_odd_mlps(dtype, monkeypatch):
     many = set()
@@ -135,6 +136,7 @@ def test_gradients_of_tables(c, multiplier, eps, batch, monkeypatch):
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_the_operator_is_one_that_torch_can_compile():
     torch.manual_seed(0)

@@ -47,6 +47,7 @@ def rows_of(path: str, **where: Any) -> list[Any]:
     return [row for row in rows if all(row.get(name) == cell for name, cell in where.items())]
 
 
+@pytest.mark.medium
 def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "tiny").rename(place / "a<b>")
     methods = ("--methods", "own,pi:factor=4", "--page", "reach.html")
@@ -65,6 +66,7 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
         assert word in page
 
 
+@pytest.mark.medium
 def test_measurements_are_compared(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two measurements with the same name, at other lengths."""
     assert main(["reach", "tiny", *map(str, SMALL)]) == 0
@@ -79,6 +81,7 @@ def test_measurements_are_compared(place: Path, capfd: pytest.CaptureFixture[str
     assert "tiny (2)" in Path("both.html").read_text()
 
 
+@pytest.mark.medium
 def test_a_length_that_is_not_reached(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder(place / "gpt2", "gpt2")
     words = ["--text", "text.txt", "--lengths", "1k,2k", "--examples", 1, "--tasks", "text", "--page", "page.html"]
@@ -97,6 +100,7 @@ TEMPLATE = (
 )
 
 
+@pytest.mark.medium
 def test_retrieval_in_the_format_of_a_chat(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +147,7 @@ def test_retrieval_in_the_format_of_a_chat(
     assert "apply its chat template (ZeroDivisionError" in refused(capfd, "tiny", *words, "--out", "new.jsonl")
 
 
+@pytest.mark.medium
 def test_flags_of_other_programs(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [
         *SMALL[:2],
@@ -193,6 +198,7 @@ def test_a_weight_with_another_shape_is_named(place: Path, capfd: pytest.Capture
     assert f"tiny: {name} has the shape [16, 32] in its safetensors, and [32, 32] by its config.json" in found
 
 
+@pytest.mark.medium
 def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no model is named" in refused(capfd)
     assert "--text is missing" in refused(capfd, "tiny")
@@ -293,6 +299,7 @@ def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no run" in refused(capfd, "0123456789ab", *SMALL, "--results", "results")
 
 
+@pytest.mark.medium
 def test_a_run_whose_tokens_stand_for_no_text(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     settings = [*TINY_RUN, "--train-length", "8", "--lengths", "8"]
     assert main(["compare", "rope", "--task", "parity", *settings, "--results", "results"]) == 0
@@ -316,6 +323,7 @@ def test_a_tokenizer_without_tokens_for_the_answers(place: Path, capfd: pytest.C
     assert main(["reach", "tiny", *map(str, SMALL[:-1]), "text"]) == 0
 
 
+@pytest.mark.medium
 def test_a_model_with_an_encoding_of_ours(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The folder that save_pretrained wrote after use(); its loss is that of the model in memory."""
     folder_of_ours, tiny = place / "alibi", load_folder("tiny", "cpu", "float32")

@@ -207,6 +207,7 @@ def test_a_killed_command_continues(tmp_path: Path) -> None:
 # ---- limits of the machine ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "error",
     [

@@ -97,6 +97,7 @@ def by_vllm(text: str, head_dim: int) -> tuple[Any, float, int, int]:
     return mixed, 0.1 * math.log(factor) + 1, math.ceil(length * factor), longest
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", METHODS)
 def test_llama_cpp_computes_the_same_rotations(family: str, method: str) -> None:
@@ -108,6 +109,7 @@ def test_llama_cpp_computes_the_same_rotations(family: str, method: str) -> None
     assert factor == pytest.approx(gain, rel=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("family", [*FAMILIES, "llama, llama3", "mistral"])
 @pytest.mark.parametrize("method", [*METHODS, "llama3:factor=8"])
 def test_vllm_computes_the_same_rotations(family: str, method: str) -> None:
@@ -121,6 +123,7 @@ def test_vllm_computes_the_same_rotations(family: str, method: str) -> None:
     assert longest == train_length_of(model_of(family).config) * dict(ENCODINGS.parse(method).settings).get("factor", 0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("family", "method", "vllm", "llama_cpp"),
     [

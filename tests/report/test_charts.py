@@ -55,6 +55,7 @@ def test_every_kind_of_chart_is_valid(number: int) -> None:
     assert altair.Chart.from_dict(file_spec([("one", "", chart), (EVIL, EVIL, chart)], "white")).to_dict()
 
 
+@pytest.mark.medium
 def test_names_are_data_or_quoted() -> None:
     """An expression has a name as a literal alone, however it is written."""
 

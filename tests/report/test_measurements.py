@@ -35,6 +35,7 @@ def plain(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).replace("&nbsp;", " ").split())
 
 
+@pytest.mark.medium
 def test_the_page_has_the_numbers(found: Findings) -> None:
     page = render(found)
     assert page.count('<section class="measurements"') == len(CHAPTERS), "of the task that was measured"
@@ -74,6 +75,7 @@ def test_the_page_has_the_numbers(found: Findings) -> None:
         assert words in text, words
 
 
+@pytest.mark.medium
 def test_every_chart_is_described(found: Findings) -> None:
     page = render(found)
     for section in page.split('<section class="measurements"')[1:]:

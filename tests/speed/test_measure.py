@@ -174,6 +174,7 @@ def test_other_errors_are_not_hidden() -> None:
         measured(Scripted(before))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("stop_after", [0, 1, 5, 11, 12, 15, 19])
 def test_an_interrupted_measurement_continues_with_the_rounds_that_are_missing(stop_after: int) -> None:
     def before(subject: Subject, kind: str) -> None:
@@ -305,6 +306,7 @@ def test_a_process_that_is_killed_for_its_memory_is_a_reason(monkeypatch: pytest
     assert rounds_of(rows) == {("NoPE", 4): 3, ("NoPE", 8): 3}
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="peak memory is read from /proc")
 def test_a_process_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Doomed:  # its unpickling ends the process that receives it

@@ -14,7 +14,7 @@ from tests.postgres_server import needs_postgres, postgres
 __all__ = ["postgres"]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[needs_postgres, pytest.mark.medium])])
 def where(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     """Where an empty store can be opened."""
     return empty_store(request, tmp_path)

@@ -52,6 +52,7 @@ def test_options_in_messages_have_no_password(monkeypatch: pytest.MonkeyPatch) -
     assert store_option(address) == ""
 
 
+@pytest.mark.medium
 @needs_postgres
 @pytest.mark.parametrize("where", ["postgresql"], indirect=True)
 def test_a_claim_does_not_wait_for_another_one(where: str, make: Any) -> None:

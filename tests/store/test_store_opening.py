@@ -214,6 +214,7 @@ def test_a_new_file_that_another_process_is_about_to_fill(tmp_path: Path) -> Non
     other.close()
 
 
+@pytest.mark.medium
 def test_a_full_disk(results: Path, make: Any) -> None:
     with open_store(results) as store:
         with store._database.engine.connect() as connection:  # the one connection there is, also for what follows

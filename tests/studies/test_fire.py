@@ -11,6 +11,7 @@ FILES = [path for name in ("fire", "lecture") for path in sorted((STUDIES / name
 FILES = [path for path in FILES if path.stem != "language_modelling"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)

@@ -52,6 +52,7 @@ def test_ranks_with_scratchpads_are_the_published_ones() -> None:
         assert list(published["ranks"].values()) == ranks
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_trains_on_the_published_number_of_examples(path: Path) -> None:
     """The published fixed set at the published scale, all examples of a given data set; fresh examples on a laptop."""

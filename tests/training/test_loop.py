@@ -458,6 +458,7 @@ def test_scores_on_the_way_change_no_bit(tmp_path):
     assert bits(train(run, tmp_path / "without")) == bits(train(scored, tmp_path / "with"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("steps", [25, 130])
 def test_an_interrupted_run_stops_at_the_same_step_with_the_same_bits(steps, tmp_path):
     run = learning()

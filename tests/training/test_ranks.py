@@ -117,6 +117,7 @@ def test_a_run_may_be_interrupted_again_and_again(two: Together, tmp_path: Path,
         assert all(torch.equal(t, whole[1][name]) for name, t in weights.items())
 
 
+@pytest.mark.medium
 def test_dropout_depends_on_the_part_and_not_on_the_rank(two: Together) -> None:
     run = run_of(model=ModelConfig(d_model=16, num_layers=2, num_heads=2, dropout=0.3), batch_size=8, accumulation=2)
     (alone,) = steps(ALONE, [run], 4)

@@ -106,13 +106,13 @@ def cell(interval: Interval | str | None, column: Column) -> dict[str, str]:
         return {"mean": "not finite", "spread": "", "sort": ""}
     if column.percent:
         ends = "" if interval.basis == "none" else f"{interval.low:.1%} … {interval.high:.1%}"
-        return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": repr(interval.mean)}
+        return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": f"{interval.mean:.6g}"}
     if column.whole and interval.basis == "none":
-        return {"mean": f"{interval.mean:,.0f}", "spread": "", "sort": repr(interval.mean)}
+        return {"mean": f"{interval.mean:,.0f}", "spread": "", "sort": f"{interval.mean:.6g}"}
     ends = spread(interval)
     if ends and 0 < abs(interval.mean) < SMALL:
         ends = f"{number(interval.low)} … {number(interval.high)}"
-    return {"mean": number(interval.mean), "spread": ends, "sort": repr(interval.mean)}
+    return {"mean": number(interval.mean), "spread": ends, "sort": f"{interval.mean:.6g}"}
 
 
 def number(value: float) -> str:

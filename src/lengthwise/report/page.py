@@ -200,7 +200,7 @@ def cell_of(point: Point | None, best: Point | None) -> dict[str, Any]:
     return {
         "mean": figure(point.mean),
         "spread": spread(point.interval),
-        "sort": f"{point.mean:.8g}" if math.isfinite(point.mean) else "",
+        "sort": f"{point.mean:.6g}" if math.isfinite(point.mean) else "",
         "kind": kind,
     }
 

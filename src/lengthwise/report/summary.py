@@ -168,5 +168,5 @@ def _column(
             cells.append(Cell("–", "", "", False, published))
         else:
             mean = figure(interval.mean)
-            cells.append(Cell(mean, spread(interval), repr(interval.mean), mean == best, published))
+            cells.append(Cell(mean, spread(interval), f"{interval.mean:.6g}", mean == best, published))
     return cells

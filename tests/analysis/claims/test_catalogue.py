@@ -10,8 +10,8 @@ import pytest
 
 from lengthwise.analysis import TaskFindings, findings
 from lengthwise.analysis.claims import CLAIMS, STORED_NAMES, Claim, Rows
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, SameAs
 from lengthwise.analysis.claims.evidence import VERSIONS
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps, SameAs
 from lengthwise.encodings import ENCODINGS
 from lengthwise.store import open_store
 from lengthwise.studies import Study, load
@@ -107,6 +107,7 @@ def test_the_page_is_up_to_date(page: ModuleType, capsys: pytest.CaptureFixture[
     assert page.main(["--check"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_an_outdated_page_is_noticed(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

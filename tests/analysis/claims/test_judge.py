@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis.claims import Claim, Evidence, Judgement, Rows, judge
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps, Learns, RanksHigher, SameAs, Test
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, Learns, RanksHigher, SameAs, Test
 from lengthwise.analysis.findings import Baseline, Findings
 
 TEXT = Rows("fire/small", "Text")  # trained on 10 bytes, evaluated on 10, 20 and 80

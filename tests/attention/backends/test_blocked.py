@@ -69,6 +69,7 @@ def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weigh
     return [out, *grads]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_as_they_are_in_float32(name):
     """More queries than one block has; at most three times as far from float64 as the reference in float32.
@@ -114,7 +115,8 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "consecutive"),
     [
-        ("five", True), ("five", False), ("jumps", True), (MANY, False), (TRANSFORM, True),
+        ("five", True), ("five", False), ("jumps", True), (TRANSFORM, True),
+        pytest.param(MANY, False, marks=pytest.mark.medium),
         *(pytest.param(*slow, marks=pytest.mark.slow) for slow in (("jumps", False), (MANY, True), (TRANSFORM, False))),
     ],
 )  # fmt: skip
@@ -207,6 +209,7 @@ LONG = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("name", LONG)
 def test_no_tensor_is_as_large_as_queries_times_keys(name, restart):
@@ -223,6 +226,7 @@ def test_no_tensor_is_as_large_as_queries_times_keys(name, restart):
         p.grad = None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", LONG)
 def test_memory_grows_as_the_length_does(name):
     """Twice the length: twice the numbers alive at a time, forward or backward, and not four times."""
@@ -257,6 +261,7 @@ def test_the_count_of_numbers_sees_the_reference():
     assert made.most > made.largest >= 2 * LENGTH**2
 
 
+@pytest.mark.medium
 def test_two_runs_give_the_same_bits():
     torch.manual_seed(0)
     span, mask = Span.of(150), Mask(150, 150)
@@ -277,6 +282,7 @@ def test_autocast_leaves_precision_to_attention_backwards_too():
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["T5", "Shaw", "CoPE"])
 def test_a_compiled_caller_goes_around_it(name):
     torch.manual_seed(0)

@@ -697,6 +697,7 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.attention.default, (q, k, v, *plain._replace(**rotary)))
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_under_compile():
     """The graph is one piece, and its numbers are those without compilation. (The operator alone: checks of shapes,

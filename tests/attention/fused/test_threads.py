@@ -150,6 +150,7 @@ print(counts)
 """
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list threads in /proc")
 def test_no_thread_is_started_in_a_call(runtime):
     """On torch's threads not even in the first."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lengthwise.analysis.claims.claim_tests import Outcome, Test
 from lengthwise.analysis.claims.evidence import Evidence
 from lengthwise.analysis.claims.scores import CONTRADICTED, HOLDS, UNDECIDED, UNTESTED, NoDecision, Verdict
-from lengthwise.analysis.claims.tests import Outcome, Test
 from lengthwise.analysis.statistics.paired import LEVEL, holm
 
 

@@ -7,8 +7,8 @@ Here, the threshold of FIRE starts at 512 tokens, as in public code, which is lo
 """
 
 from lengthwise.analysis.claims.claim import Claim
+from lengthwise.analysis.claims.claim_tests import Better, Keeps, SameAs
 from lengthwise.analysis.claims.evidence import Rows
-from lengthwise.analysis.claims.tests import Better, Keeps, SameAs
 
 PROSE = Rows("fire/small", "Text(chunk=8192)", {"training.train_length": 256}, "trained on 256 bytes")
 PROSE_SAME_TARGETS = Rows(

@@ -6,8 +6,8 @@ trained on 1 to 40 digits, with four ingredients: FIRE, randomized positions, re
 """
 
 from lengthwise.analysis.claims.claim import Claim
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps
 from lengthwise.analysis.claims.evidence import Rows
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps
 
 LECTURE = "a lecture, plot of perplexity by length, after Press et al. 2022, Figure 1"
 ZHOU = "Zhou et al. 2024 (addition)"

@@ -6,9 +6,9 @@ three seeds, from the result files of the authors' repository. Their Rotary turn
 """
 
 from lengthwise.analysis.claims.claim import Claim
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, Learns, RanksHigher, SameAs
 from lengthwise.analysis.claims.evidence import Rows
 from lengthwise.analysis.claims.fire import LONGER_PROSE
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps, Learns, RanksHigher, SameAs
 
 REPEATED = Rows("nope/small", "Copy(symbols=200, pattern=repeated)")
 REPLACED = Rows("nope/small", "Copy(symbols=40, pattern=replaced)")

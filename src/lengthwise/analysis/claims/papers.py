@@ -1,9 +1,9 @@
 """Claims of the papers that introduced encodings, methods of extension and position schemes."""
 
 from lengthwise.analysis.claims.claim import Claim
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, Learns, SameAs
 from lengthwise.analysis.claims.evidence import Rows
 from lengthwise.analysis.claims.fire import LONGER_PROSE, PROSE, PROSE_SAME_TARGETS
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps, Learns, SameAs
 
 TEXT = Rows("encodings_2026/small", "Text(chunk=512)")
 RECALL = Rows("encodings_2026/small", "Recall(keys=64, values=16, depth=0.5)")

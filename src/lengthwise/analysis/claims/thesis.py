@@ -6,8 +6,8 @@ Of its experiments on functions only plots are published, and of memorization F1
 """
 
 from lengthwise.analysis.claims.claim import Claim
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Learns
 from lengthwise.analysis.claims.evidence import Rows
-from lengthwise.analysis.claims.tests import Better, Falls, Learns
 
 REGRESSION = Rows("icfl/small", "LinearRegression(dims=3)")
 BOOLEAN = tuple(Rows("icfl/small", f"{name}(dims=8)") for name in ("Conjunction", "Disjunction", "Threshold"))
