@@ -115,7 +115,7 @@ SETTINGS = {
         steps=2500,
         learned=0.95,
     ),
-    "sorting": Setting(task=choose(Sorting, symbols=50), length=5, shortest=1, steps=2500, learned=0.95),
+    "sorting": Setting(task=choose(Sorting, symbols=20), length=5, shortest=1, steps=2500, learned=0.95),
     "parity": Setting(
         task=choose(Parity, scratchpad="minimal"),
         length=8,
