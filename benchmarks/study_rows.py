@@ -112,18 +112,18 @@ def panel_of(task: TaskFindings, runs: Sequence[RunRow]) -> dict[str, Any]:
     classes: dict[str, int] = {}
     for config in configs:
         classes |= class_versions(config)
-    text = configs[0]["task"].get("path")
     return {
         "title": task.title,
         "task": task.name,
-        "text": None if text is None else without_folders(text),
         "metric": task.metric.name,
         "better": task.metric.better,
         "unit": task.unit,
         "train_length": task.train_length,
         "shortest": task.shortest,
         "trained": task.trained or (task.shortest, task.train_length),
-        "settings": dict(task.settings),
+        "settings": {
+            name: without_folders(value) if name == "task.path" else value for name, value in task.settings.items()
+        },
         "baselines": [
             {"label": baseline.label, "floor": baseline.floor, "scores": dict(baseline.scores)}
             for baseline in task.baselines

@@ -7,11 +7,12 @@ Both pages are generated from the rows in benchmarks/results/, so every figure o
 """
 
 import math
+import re
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,7 @@ def titles(results: Iterable[TaskResult]) -> list[str]:
 
 def differences(result: TaskResult) -> list[str]:
     """Return a row of the table of differences."""
-    leader = result.best[:1]
+    leader = result.best[:1] or ["none"]
     worse = [label for label in result.order if label not in result.best]
     return [result.title, *leader, ", ".join(result.best[1:]), ", ".join(worse)]
 
@@ -301,7 +302,7 @@ def costs() -> list[dict[str, Any]]:
     rows = [row for row in answer.measurement.derive(answer.table, answer.origin) if row["length"] == COST_LENGTH]
     labels = dict.fromkeys(row["encoding"] for row in rows)
     return [
-        {"encoding": label}
+        {"encoding": short(label)}
         | {
             name: statistics.median(row[name] for row in rows if row["encoding"] == label and row.get(name) is not None)
             for name in MEASURED_COSTS
@@ -394,16 +395,30 @@ def results_of(study: str) -> list[TaskResult]:
     steps = {run["key"]: run["steps"] for run in figures["runs"]}
     tasks = tasks_of(figures)
     same_targets = {task.name for task in tasks if task.shifted}
-    titles = [TITLES[panel["text"] or panel["task"].partition("(")[0]] for panel in figures["panels"]]
+    titles = [
+        TITLES[panel["settings"].get("task.path") or panel["task"].partition("(")[0]] for panel in figures["panels"]
+    ]
     return [
-        TaskResult(title, task, steps)
+        TaskResult(title, with_short_labels(task), steps)
         for title, task in zip(titles, tasks, strict=True)
         if task.shifted or task.name not in same_targets
     ]
 
 
+def with_short_labels(task: TaskFindings) -> TaskFindings:
+    """Return findings whose encodings have labels without settings, such as lengths that depend on the task."""
+    return replace(task, series=tuple(replace(s, label=short(s.label)) for s in task.series))
+
+
+def short(label: str) -> str:
+    """Return `PI from RoPE` for `PI(factor=8.0) from RoPE`."""
+    return re.sub(r"\(.*?\)", "", label)
+
+
 def main(arguments: Sequence[str]) -> int:
     results, others, outdated = results_of(CORE), results_of(OTHERS), []
+    if not results:
+        raise SystemExit(f"benchmarks/results has no rows of {CORE!r}; benchmarks/study_rows.py stores them")
     for name, page in {"battery.md": battery_page, "which-encoding.md": guide}.items():
         path, text = ROOT / "docs" / name, page(results, others)
         if arguments != ["--check"]:
