@@ -619,6 +619,7 @@ def test_all_examples_of_a_task_that_does_not_list_them(here: Call, own: Path) -
     one_line(ran, "Largest does not list its questions; define its method all_examples")
 
 
+@pytest.mark.medium
 def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Path, own: Path) -> None:
     shutil.copytree(compared, own / "copy")
     words = (

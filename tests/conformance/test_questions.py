@@ -9,31 +9,33 @@ from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.encodings import ENCODINGS
 from tests.other_numbers import OTHER_NUMBERS
 
+
+def case(make: Any, question: Any, backend: str, *marks: Any) -> Any:
+    return pytest.param(
+        make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}", marks=marks
+    )
+
+
 ASKED = [
-    pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
-    for make in ENCODINGS
-    for question in QUESTIONS
-    for backend in backends_of(question)
+    case(make, question, backend) for make in ENCODINGS for question in QUESTIONS for backend in backends_of(question)
 ]
 # Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question
-# meets every backend. `agrees` compares the backends, and is quick on all of them but FlexAttention, which takes half a
-# second for every kind of effect: the quick tests ask it what is in attention/backends/test_flex.py. Encodings that
-# return the same forms as others, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow
-# tests. `decoding` takes seconds (the quick tests decode all in models/test_layer_settings.py).
+# meets every backend. `decoding` takes seconds (the quick tests decode all in models/test_layer_settings.py).
 QUICK = [
-    pytest.param(
-        make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}",
-        marks=[pytest.mark.medium] * (question.name == "decoding"),
-    )
+    case(make, question, str(m + n) if question.on_backend else "")
     for m, make in enumerate(ENCODINGS)
     for n, question in enumerate(QUESTIONS)
-    for backend in (
-        [""] if not question.on_backend else
-        [] if question.name == "decoding" and make.__name__ in OTHER_NUMBERS else
-        differentiable_backends() if question.name == "agrees" and make.__name__ not in OTHER_NUMBERS else
-        [str(m + n)]
-    )
-]  # fmt: skip
+    if question.name != "decoding"
+]
+# `agrees` compares all backends but FlexAttention, which takes half a second for every kind of effect. Encodings that
+# return the same forms as others, with other numbers, are asked in the slow tests.
+MEDIUM = [
+    case(make, question, backend, pytest.mark.medium)
+    for m, make in enumerate(ENCODINGS)
+    for question in QUESTIONS
+    if make.__name__ not in OTHER_NUMBERS
+    for backend in {"agrees": differentiable_backends(), "decoding": [str(m)]}.get(question.name, [])
+]
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.
 REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_length"}
@@ -49,7 +51,7 @@ WITHOUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "question", "backend"), QUICK)
+@pytest.mark.parametrize(("make", "question", "backend"), [*QUICK, *MEDIUM])
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
     """Of every encoding by default. On every backend, with every setting changed: below, and `lengthwise check`."""
     if backend.isdecimal():

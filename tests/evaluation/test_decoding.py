@@ -74,6 +74,7 @@ def test_left_padding_changes_no_answer(model):
     assert len({len(words) for words in together}) > 1
 
 
+@pytest.mark.medium
 def test_prompts_with_many_logits_are_processed_in_parts(model, monkeypatch):
     task = Ragged(symbols=4)
     batch = task.examples(1, 20, 8)

@@ -53,6 +53,7 @@ def tokens() -> torch.Tensor:
 SAVED_QUICKLY = (*MIXERS, "sinusoidal", "tied", "grouped", "Learned", "FIRE", "Shaw", "FoX", "PoPE", "SelectiveRoPE")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name", [name if name in SAVED_QUICKLY else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 )

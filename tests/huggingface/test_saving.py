@@ -30,6 +30,7 @@ def trained(model: Any) -> Any:
     return model
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("encoding", slow_with_other_numbers(ENCODINGS), ids=lambda make: make.__name__)
 def test_every_encoding_is_saved_and_loaded(encoding: Any, tmp_path: Path) -> None:
     settings = {"max_length": 64} if encoding is Learned else {}

@@ -121,6 +121,7 @@ def test_what_was_not_sent_counts_if_nobody_else_continued(address: str, machine
     assert stored(address)[WEIGHTS] == "weights of a second training"
 
 
+@pytest.mark.medium
 def test_a_lost_or_damaged_working_folder(address: str, machine: Machine) -> None:
     a = machine("a", address)
     save(a, 10, 20)
@@ -180,6 +181,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("machine_after", ["a", "b"])
 def test_a_kill_at_any_moment(flaky: str, machine: Machine, machine_after: str) -> None:
     """Whatever the last operation was, the next machine has the newest checkpoint or the one before, complete."""

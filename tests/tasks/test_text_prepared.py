@@ -33,6 +33,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return corpus(tmp_path, request.param)
 
 
+@pytest.mark.medium
 @given(
     sizes=st.lists(st.integers(1, 70), min_size=2, max_size=40, unique=True),
     length=st.integers(1, 80),

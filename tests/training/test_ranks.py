@@ -127,6 +127,7 @@ def test_dropout_depends_on_the_part_and_not_on_the_rank(two: Together) -> None:
     assert not torch.allclose(undivided[0], alone[0]), "each micro-batch has its own random numbers"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_a_checkpoint_resumes_on_another_number_of_ranks(two: Together, tmp_path: Path, sharding: str) -> None:
     # Without biases, because the gradient of a key's bias is 0 up to rounding, which AdamW makes as large as any other.
@@ -199,6 +200,7 @@ def test_a_batch_must_have_a_sequence_for_every_micro_batch() -> None:
         Ranks(size=3).require_enough(TrainingConfig(train_length=4, batch_size=8, accumulation=4))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("model", [SMALL, *WITH_MIXERS], ids=lambda model: model.mixer or "attention")
 def test_recomputed_blocks_give_the_same_weights(tmp_path: Path, model: ModelConfig) -> None:
     run = run_of(NoPE, model=dataclasses.replace(model, dropout=0.2))
