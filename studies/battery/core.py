@@ -4,7 +4,7 @@ Question: trained until they have learned a task, how far do encodings keep it b
 tasks?
 Tasks: text in prose and in code; copying, reversing and recalling; addition and sorting; parity with a scratchpad;
 linear regression and conjunctions in context; a regular, a context-free and a context-sensitive task of the Chomsky
-hierarchy. `shared.py` says how they are trained.
+hierarchy. `battery_tasks.py` says how they are trained.
 Encodings: those of the papers and of the thesis on which this library is based, and those that led in
 encodings_2026/small.
 
@@ -27,9 +27,15 @@ least the given multiple of the training length:
   less than 0.5.
 - Steps: RoPE learns most of the tasks in the fewest steps. NoPE learns at most 8 of the 11 tasks with a threshold.
 - Over all tasks no encoding is the best or not significantly worse than the best on more than 10 of 13.
+Outcome: not run yet.
+Cost: about 8 hours of two CPU cores (estimated from single trainings).
+Command: lengthwise run battery/core
+
+Options: `tasks`: names of tasks, separated by commas, to run one part after the other in the same results folder.
+`seeds`: the number of seeds. The page docs/battery.md is generated from the stored rows.
 """
 
-from shared import selected, two_stages
+from battery_tasks import selected, two_stages
 
 from lengthwise.encodings import (
     DAPE,

@@ -1,7 +1,7 @@
 """All other encodings of the library on four tasks of the battery, each with three seeds.
 
 Question: does any encoding outside of the core (core.py) keep a task further beyond the training length than RoPE?
-Tasks: prose, copying, addition and conjunctions in context, with the settings of shared.py.
+Tasks: prose, copying, addition and conjunctions in context, with the settings of battery_tasks.py.
 Encodings: all that core.py leaves out, and RoPE for comparison. Those that change trained rotations (`EXTENSIONS`) are
 evaluated on the weights of the RoPE runs, without training, with the factor 8 where they have one. All others are
 trained, so a new encoding joins by its line in the library's list. Temperatures and sinks are trained alone, so each
@@ -18,12 +18,17 @@ Expectation (written before the first run):
 
 Three seeds show large differences only, such as those that papers claim (`lengthwise claims`). The main result is which
 encodings are worth more seeds.
+Outcome: not run yet.
+Cost: about 4 hours of two CPU cores (estimated from single trainings).
+Command: lengthwise run battery/others
+
+Options: `tasks`: names of tasks, separated by commas. `seeds`: the number of seeds.
 """
 
 from collections.abc import Sequence
 
+from battery_tasks import selected, two_stages
 from core import CORE
-from shared import selected, two_stages
 
 from lengthwise.config import Run, choose
 from lengthwise.encodings import (
@@ -66,7 +71,7 @@ def study(tasks: str = TASKS, seeds: int = 3) -> Study:
             "length, PI more than 0.5. Nothing keeps copying or addition to twice the length."
         ),
         command="lengthwise run battery/others",
-        cost="about 3 hours of 2 CPU cores (estimated from single trainings)",
+        cost="about 4 hours of 2 CPU cores (estimated from single trainings)",
         settings=selected(tasks),
         encodings=TRAINED,
         seeds=seeds,

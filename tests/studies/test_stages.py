@@ -87,6 +87,7 @@ def test_a_group_without_a_score_has_no_best_run() -> None:
 
 
 STAGES = """
+from dataclasses import replace
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.studies import Study, best_runs, continued, grid
 
