@@ -108,10 +108,10 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
 
 def panel_of(task: TaskFindings, runs: Sequence[RunRow]) -> dict[str, Any]:
     """Return the facts of runs whose scores may be compared with each other."""
+    configs = [run.config for run in runs if run.key in task.keys]
     classes: dict[str, int] = {}
-    for run in runs:
-        if run.key in task.keys:
-            classes |= class_versions(run.config)
+    for config in configs:
+        classes |= class_versions(config)
     return {
         "title": task.title,
         "task": task.name,
@@ -121,7 +121,9 @@ def panel_of(task: TaskFindings, runs: Sequence[RunRow]) -> dict[str, Any]:
         "train_length": task.train_length,
         "shortest": task.shortest,
         "trained": task.trained or (task.shortest, task.train_length),
-        "settings": dict(task.settings),
+        "settings": {
+            name: without_folders(value) if name == "task.path" else value for name, value in task.settings.items()
+        },
         "baselines": [
             {"label": baseline.label, "floor": baseline.floor, "scores": dict(baseline.scores)}
             for baseline in task.baselines

@@ -146,8 +146,8 @@ def test_the_rows_of_a_study(
         assert panel["classes"] == {"NoPE": 1, "RoPE": 1, panel["task"]: 1}
         assert panel["settings"]["training.train_length"] == panel["train_length"] == 4
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
-    read = importlib.import_module("claims").evidence_of(found)  # as docs/claims.py reads them
-    means = {(t.title, s.label, p.length): p.mean for t in read.tasks for s in t.series for p in s.points}
+    read = importlib.import_module("stored_rows").tasks_of(found)  # as generated pages read them
+    means = {(t.title, s.label, p.length): p.mean for t in read for s in t.series for p in s.points}
     assert means == {(mean["task"], mean["label"], mean["length"]): mean["mean"] for mean in found["means"]}
 
     (tmp_path / "study.py").write_text(STUDY.replace("tiny: rows", "more").replace('"reverse"], 2', '"reverse"], 3'))

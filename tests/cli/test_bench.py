@@ -10,6 +10,7 @@ import pytest
 
 from lengthwise.encodings import LieRE, NoPE, RoPE
 from lengthwise.measurements.answer_file import read
+from lengthwise.measurements.speed import KINDS
 from lengthwise.speed import measure, model
 from tests.speed.measurements import renamed, results, written
 
@@ -57,7 +58,7 @@ def test_tables_and_files(here: Call, clock: Any, tmp_path: Path) -> None:
         "RoPE 1.500 (± 0.000) 1.500 (± 0.000)",
         "Learned(max_length=6) 1.500 (± 0.000) –",
     ]
-    assert "NoPE, length 4 1,000 (± 0.000) 1,000 (± 0.000)" in lines
+    assert "NoPE, length 4 1,000 (± 0.000) 1,000 (± 0.000) 250 (± 0.000)" in lines
     assert any(
         line.startswith("Learned(max_length=6), length 8 Learned: position 7 is past the 6 rows") for line in lines
     )
@@ -104,7 +105,7 @@ def test_all_encodings_are_the_default(here: Call, clock: Any) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("stop_after", [0, 3, 8, 9, 26, 30])
+@pytest.mark.parametrize("stop_after", [0, 5, 12, 13, 38, 43])
 def test_ctrl_c_saves_the_finished_rounds_and_the_same_command_continues(
     here: Call, clock: Any, tmp_path: Path, stop_after: int
 ) -> None:
@@ -112,7 +113,7 @@ def test_ctrl_c_saves_the_finished_rounds_and_the_same_command_continues(
     file = tmp_path / "a.jsonl"
     ran = here("bench", "rope", *QUICK, "--out", file)
     assert ran.code == 130
-    rounds = {4: min(6, stop_after // 4), 8: max(0, stop_after - 24) // 4}
+    rounds = {4: min(6, stop_after // 6), 8: max(0, stop_after - 36) // 6}
     stored = [row for row in read(file).rows if "round" in row]
     assert {length: sum(row["length"] == length for row in stored) for length in (4, 8)} == {
         length: 2 * n for length, n in rounds.items()
@@ -240,27 +241,25 @@ def test_a_comparison_names_what_changed(here: Call, pair: tuple[Path, Path]) ->
     assert (ran.code, ran.err) == (0, "")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     assert lines[0] == "encoding length A B change p"
-    assert [
-        re.match(r"FIRE 512 (forward pass|training step) .*\+\d\d\.\d% < 0.0001", line) is None for line in lines[1:3]
-    ] == [
-        False,
-        False,
+    found = [
+        re.match(r"FIRE 512 (forward pass|training step|decoded token) .*\+\d\d\.\d% < 0.0001", n) for n in lines[1:4]
     ]
+    assert {match.group(1) for match in found if match} == set(KINDS.values())
     text = " ".join(lines)
-    assert "2 of 6 ratios to NoPE changed beyond the noise: 2 slower in B." in lines
-    assert lines[5:7] == [f"A: {pair[0]}", f"B: {pair[1]}"]
+    assert "3 of 9 ratios to NoPE changed beyond the noise: 3 slower in B." in lines
+    assert lines[6:8] == [f"A: {pair[0]}", f"B: {pair[1]}"]
     assert "only A has it: NoPE at 256" in text
 
 
 def test_a_comparison_of_the_same_file_finds_nothing(here: Call, pair: tuple[Path, Path]) -> None:
     ran = here("bench", "--compare", pair[0], pair[0])
     assert ran.code == 0
-    assert "None of 12 ratios to NoPE changed beyond the noise." in ran.out
+    assert "None of 18 ratios to NoPE changed beyond the noise." in ran.out
 
 
 def test_a_comparison_as_json(here: Call, pair: tuple[Path, Path]) -> None:
     data = json.loads(here("bench", "--compare", *pair, "--json").out)
-    assert len(data["changes"]) == 6
+    assert len(data["changes"]) == 9
     assert {c["verdict"] for c in data["changes"] if c["encoding"] == "FIRE"} == {"slower"}
     assert {"mean", "low", "high"} < set(data["changes"][0]["before"])
 

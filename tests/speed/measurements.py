@@ -10,7 +10,7 @@ from lengthwise.config import choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.answer_file import FileAnswer, recording
-from lengthwise.measurements.speed import SpeedOptions
+from lengthwise.measurements.speed import KINDS, SpeedOptions
 from lengthwise.measurements.table import Row
 
 SUBJECT: dict[str, Any] = {
@@ -54,9 +54,9 @@ def results(
             rows.append({**at, "memory": length + 0.25})
             rows.append({**at, "batch": 4, "settings": choose(ENCODINGS.find(name)).to_data(), "backends": ["fused"]})
             own = (factor or {}).get(name, 1.0)
-            times = [[length * slow * own * noise(chance) for slow in phase] for _ in range(2)]
-            for n, (forward, training) in enumerate(zip(*times, strict=True)):
-                rows.append({**at, "round": n, "forward": forward, "training": training})
+            times = [[length * slow * own * noise(chance) for slow in phase] for _ in KINDS]
+            for n, seconds in enumerate(zip(*times, strict=True)):
+                rows.append({**at, "round": n, **dict(zip(KINDS, seconds, strict=True))})
     options = SpeedOptions(encodings=tuple(names), lengths=tuple(lengths), rounds=rounds, **(question or {}))
     return FileAnswer(
         measurement=MEASUREMENTS["speed"],

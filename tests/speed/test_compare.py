@@ -8,6 +8,7 @@ from itertools import permutations
 import pytest
 
 from lengthwise.measurements.answer_file import FileAnswer
+from lengthwise.measurements.speed import KINDS
 from lengthwise.speed.compare import LEVEL, Comparison, _Measured, compare, p_values, rounds_needed
 from tests.speed.measurements import heavy, little, refused, results, with_settings
 
@@ -15,17 +16,17 @@ from tests.speed.measurements import heavy, little, refused, results, with_setti
 def test_a_change_is_found_with_its_size() -> None:
     comparison = compare(results(1), results(2, factor={"FIRE": 1.2}))
     assert {(c.encoding, c.length, c.kind, c.verdict) for c in comparison.claimed} == {
-        ("FIRE", length, kind, "slower") for length in (256, 512) for kind in ("forward", "training")
+        ("FIRE", length, kind, "slower") for length in (256, 512) for kind in KINDS
     }
-    assert len(comparison.changes) == 3 * 2 * 2
-    assert [c.change for c in comparison.claimed] == pytest.approx([0.2] * 4, abs=0.05)
+    assert len(comparison.changes) == 3 * 2 * 3
+    assert [c.change for c in comparison.claimed] == pytest.approx([0.2] * 6, abs=0.05)
     assert comparison.notes == ()
 
 
 def test_what_became_faster_is_called_faster() -> None:
     claimed = compare(results(1, factor={"FIRE": 1.2}), results(2)).claimed
     assert {c.verdict for c in claimed} == {"faster"}
-    assert [c.change for c in claimed] == pytest.approx([1 / 1.2 - 1] * 4, abs=0.05)
+    assert [c.change for c in claimed] == pytest.approx([1 / 1.2 - 1] * 6, abs=0.05)
 
 
 def test_a_small_change_is_not_claimed_however_certain_it_is() -> None:
@@ -46,7 +47,7 @@ def test_a_large_change_is_not_claimed_if_the_rounds_are_too_noisy() -> None:
 
 def test_a_machine_that_is_twice_as_slow_changes_no_ratio() -> None:
     after = results(2)
-    rows = [{k: 2 * v if k in ("forward", "training") else v for k, v in row.items()} for row in after.rows]
+    rows = [{k: 2 * v if k in KINDS else v for k, v in row.items()} for row in after.rows]
     assert compare(results(1), dataclasses.replace(after, rows=rows)).claimed == []
 
 
@@ -77,7 +78,10 @@ def test_without_a_correction_the_rate_would_be_higher() -> None:
     alarms = 0
     for n in range(30):
         pair = [results(2 * n + k, lengths=(1, 2, 4), rounds=10) for k in (0, 1)]
-        a, b = ([c.ratios[cell]["forward"] for cell in c.ratios if cell[0] != "NoPE"] for c in map(_Measured, pair))
+        a, b = (
+            [c.ratios[cell][kind] for cell in c.ratios if cell[0] != "NoPE" for kind in KINDS]
+            for c in map(_Measured, pair)
+        )
         samples = list(zip(a, b, strict=True))
         alarms += min(p_values(samples)) <= LEVEL
     assert alarms > 6
@@ -108,7 +112,7 @@ def test_too_few_rounds_are_said() -> None:
     """With 3 rounds each, the smallest possible p-value is 2 / 20."""
     assert [rounds_needed(n) for n in (1, 12, 208)] == [4, 6, 8]
     (note,) = compare(results(1, rounds=3), results(2, rounds=3, factor={"FIRE": 9.0})).notes
-    assert "With 12 comparisons, a change can only be claimed from 6 rounds" in note
+    assert "With 18 comparisons, a change can only be claimed from 6 rounds" in note
 
 
 # ---- what is comparable -------------------------------------------------------------------------------------------
@@ -121,7 +125,7 @@ def notes_of(before: FileAnswer, after: FileAnswer) -> str:
 def test_other_machines_and_versions_are_said() -> None:
     other = results(2, subject={"device": "cpu (Imaginary 2)", "versions": {"lengthwise": "0.2.0", "torch": "2.13.0"}})
     comparison = compare(results(1), other)
-    assert len(comparison.changes) == 12
+    assert len(comparison.changes) == 18
     assert comparison.notes == (
         "The machines or the versions differ, so a change may come from them: device cpu (Imaginary 1) and cpu "
         "(Imaginary 2) and versions.lengthwise 0.1.0 and 0.2.0.",
@@ -155,13 +159,13 @@ def test_encodings_and_lengths_in_one_file_only_are_named() -> None:
 
 def test_a_refusal_is_not_compared() -> None:
     comparison = compare(results(1), refused(results(2), "RoPE", 512))
-    assert len(comparison.changes) == 10
+    assert len(comparison.changes) == 15
     assert comparison.notes == ("Not compared, because only A has it: RoPE at 512.",)
 
 
 def test_other_settings_under_the_same_name_are_not_compared_but_other_versions_are() -> None:
     newer = with_settings(results(2), "RoPE", **{"class": {"version": 99}})
-    assert len(compare(results(1), newer).changes) == 12
+    assert len(compare(results(1), newer).changes) == 18
     comparison = compare(results(1), with_settings(results(2), "RoPE", base=500.0))
-    assert len(comparison.changes) == 8
+    assert len(comparison.changes) == 12
     assert comparison.notes == ("Not compared, because the settings differ: RoPE at 256 and 512.",)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.measurements.speed import Speed, SpeedOptions
+from lengthwise.measurements.speed import KINDS, Speed, SpeedOptions
 from lengthwise.measurements.table import Row, Table
 from lengthwise.speed import measure, memory
 from lengthwise.speed.clock import Clock
@@ -60,31 +60,33 @@ def test_every_encoding_is_measured_once_in_every_round() -> None:
     rows = measured(clock, "alibi", "rope", "fire", "nope")
     names = ["NoPE", "ALiBi", "RoPE", "FIRE"]
     assert rounds_of(rows) == {(name, length): 3 for length in (4, 8) for name in names}
-    rounds = [clock.calls[n : n + 8] for n in range(0, len(clock.calls), 8)]
+    rounds = [clock.calls[n : n + 12] for n in range(0, len(clock.calls), 12)]
     assert len(rounds) == (1 + 3) * 2
     for one in rounds:
-        assert sorted(one[::2]) == sorted((name, one[0][1], "forward") for name in names)
-        assert [(*call[:2], "training") for call in one[::2]] == one[1::2]
+        assert sorted(one[::3]) == sorted((name, one[0][1], "forward") for name in names)
+        assert [(*call[:2], "decoding") for call in one[::3]] == one[1::3]
+        assert [(*call[:2], "training") for call in one[::3]] == one[2::3]
     assert len({tuple(call[0] for call in one) for one in rounds}) > 1, "the order is random"
     for row in rows:
         if "round" in row:
             seconds = 1.0 if row["encoding"] == "NoPE" else 2.0
             assert (row["forward"], row["training"]) == (1e3 * seconds, 1e4 * seconds), "in milliseconds"
+            assert row["decoding"] == 1e3 * seconds / min(8, row["length"]), "of one token"
         else:
             assert row["batch"] == {4: 4, 8: 2}[row["length"]] and row["backends"]
 
 
 def test_ratios_are_those_of_the_same_round() -> None:
     rows = [
-        {"encoding": name, "length": 4, "round": n, "forward": (1 + n) * factor, "training": (2 + n) * factor}
+        {"encoding": name, "length": 4, "round": n} | {kind: (k + n) * factor for k, kind in enumerate(KINDS, 1)}
         for name, factor in (("NoPE", 1.0), ("RoPE", 1.5))
         for n in range(3)
     ]
     rows += [{"encoding": name, "length": 4, "memory": size} for name, size in (("NoPE", 10.0), ("RoPE", 15.0))]
     for row in Speed().derive(Table.from_rows(rows), {}):
         factor = 1.0 if row["encoding"] == "NoPE" else 1.5
-        ratios = [row[f"{name}_ratio"] for name in ("forward", "training", "memory")]
-        assert ratios == ([factor, factor, None] if row["memory"] is None else [None, None, factor])
+        ratios = [row[f"{name}_ratio"] for name in (*KINDS, "memory")]
+        assert ratios == ([factor] * 3 + [None] if row["memory"] is None else [None] * 3 + [factor])
 
 
 def test_the_order_depends_on_the_seed_and_changes_with_the_round() -> None:
@@ -142,7 +144,7 @@ def test_an_encoding_that_runs_out_of_memory_is_left_out_and_the_others_go_on() 
 
 def test_times_before_a_failure_do_not_count() -> None:
     def before(subject: Subject, kind: str) -> None:
-        if subject.plan.label == "RoPE" and len(clock.calls) > 8:
+        if subject.plan.label == "RoPE" and len(clock.calls) > 12:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     clock = Scripted(before)

@@ -56,6 +56,7 @@ def test_the_lines_are_the_ratios_with_their_intervals() -> None:
     assert [panel.title for panel in panels(summary)] == [
         "Time of a forward pass relative to NoPE",
         "Time of a training step relative to NoPE",
+        "Time of a decoded token relative to NoPE",
     ]
     assert "training step" in panels(summary)[1].chart.described and "FIRE" in panels(summary)[1].chart.described
 

@@ -7,7 +7,7 @@ import pytest
 from lengthwise.studies import StudyError, load, shipped
 from lengthwise.studies.shipped import shipped_studies
 
-NEIGHBOURS = {"deletang", "kazemnejad", "language_modelling", "thesis"}  # imported by studies
+NEIGHBOURS = {"battery_tasks", "deletang", "kazemnejad", "language_modelling", "thesis"}  # imported by studies
 
 
 def test_every_file_that_defines_a_study_has_a_name_and_a_description() -> None:

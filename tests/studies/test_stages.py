@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.cli import main
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, StopWhenLearned, TrainingConfig
 from lengthwise.store import open_store
 from lengthwise.studies import Study, best_runs, continued, grid, load
 from lengthwise.studies.execution import Outcome
@@ -34,6 +34,7 @@ class Scores:
 
     def __init__(self, rows: dict[str, tuple[float | None, list[float]]], better: str = "higher"):
         self.rows, self.better = rows, better
+        self.steps: dict[str, int] = {}
 
     def scores(self, keys: list[str]) -> list[Any]:
         score = self.rows[keys[0]][0]
@@ -47,7 +48,7 @@ class Scores:
         return SimpleNamespace(rows={"loss": losses}) if losses else None
 
     def runs_of(self, keys: list[str]) -> dict[str, Any]:
-        return {key: SimpleNamespace(better=self.better) for key in keys}
+        return {key: SimpleNamespace(better=self.better, step=self.steps.get(key, 9)) for key in keys}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,17 @@ def test_the_best_learning_rate(better: str, found: list[Any], best: int) -> Non
     assert chosen == (rates[best], others[2 if better == "higher" else 0])
 
 
+@pytest.mark.parametrize(("steps", "best"), [((7, 3, 5), 1), ((9, 9, 9), 2)])
+def test_trainings_that_end_once_the_task_is_learned_are_ranked_by_their_steps(
+    steps: tuple[int, ...], best: int
+) -> None:
+    stop = StopWhenLearned(score=0.9)
+    rates = [replace(run, training=replace(run.training, stop=stop)) for run in runs()]
+    scores = Scores({run.key: (0.9 + n / 100, []) for n, run in enumerate(rates)})
+    scores.steps = {run.key: step for run, step in zip(rates, steps, strict=True)}
+    assert best_runs(scores, rates) == (rates[best],)  # type: ignore[arg-type]
+
+
 def test_a_group_without_a_score_has_no_best_run() -> None:
     store: Any = Scores({run.key: (None, []) for run in runs()})
     with pytest.raises(ConfigError, match="no run of RoPE on Copy has a score at length 4"):
@@ -75,7 +87,7 @@ def test_a_group_without_a_score_has_no_best_run() -> None:
 
 
 STAGES = """
-import dataclasses
+from dataclasses import replace
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.studies import Study, best_runs, continued, grid
 
@@ -89,7 +101,7 @@ RATES = [
 ]
 
 def following(store):
-    runs = [dataclasses.replace(run, seed=1) for run in best_runs(store, RATES)]
+    runs = [replace(run, seed=1) for run in best_runs(store, RATES)]
     return Study(name="second", question="?", runs=tuple(runs), evaluation=EVALUATION)
 
 study = Study(name="first", question="?", runs=tuple(RATES), evaluation=EVALUATION, then=following)

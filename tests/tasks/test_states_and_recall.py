@@ -27,6 +27,31 @@ def test_the_value_is_that_of_the_key(length):
     assert len(places) > 0.8 * min(length, 40)
 
 
+@pytest.mark.parametrize("length", [1, 3, 8])
+def test_several_keys_are_answered_in_their_order(length):
+    task = Recall(keys=30, values=4, queries=3)
+    answers = set()
+    for question, answer in drawn(task, length):
+        *words, mark, first, second, third = question
+        values = dict(zip(words[::2], words[1::2], strict=True))
+        assert mark == "?" and len(values) == length
+        assert answer == [word for key in (first, second, third) for word in (key, values[key])]
+        assert task.length_of(question, answer) == length
+        answers.add((first, second, third) == (first,) * 3)
+    assert answers == ({True} if length == 1 else {True, False})
+
+
+def test_the_most_frequent_values_must_be_right_for_every_query():
+    pairs, curves = beside(Recall(keys=30, values=4, queries=2), 5, 500)
+    share = 0.0
+    for question, answer in pairs:
+        often = Counter(question[1:-3:2])
+        best = [value for value, count in often.items() if count == max(often.values())]
+        share += (answer[1] in best) * (answer[3] in best) / len(best) ** 2
+    assert curves["most frequent value"][5] == pytest.approx(share / len(pairs), rel=1e-5)
+    assert 0 < share < len(pairs)
+
+
 @pytest.mark.parametrize(("depth", "place"), [(0.0, 0), (0.5, 4), (1.0, 8), (0.3, 2)])
 def test_the_pair_at_a_depth(depth, place):
     for question, _ in drawn(Recall(depth=depth), 9, 20):
@@ -149,7 +174,12 @@ def test_what_cannot_be():
         ConfigError, match=r"Recall has 8 keys, so a question has at most 8 pairs, got 9; use Recall\(keys=9\)"
     ):
         Recall(keys=8).check_length(9)
-    for settings, words in (({"depth": 1.5}, "depth must be between 0"), ({"values": 1}, "values must be between 2")):
+    for settings, words in (
+        ({"depth": 1.5}, "depth must be between 0"),
+        ({"values": 1}, "values must be between 2"),
+        ({"queries": 0}, "queries must be at least 1"),
+        ({"queries": 2, "depth": 0.5}, "a depth for one query"),
+    ):
         with pytest.raises(ConfigError, match=words):
             choose(Recall, **settings)
     with pytest.raises(ConfigError, match=r"Permutations.elements must be between 2 and 6, .* got 7"):

@@ -28,6 +28,7 @@ from lengthwise.analysis.protocol import (
     mixer_of,
     protocol,
     series_of,
+    text_path,
 )
 from lengthwise.analysis.reading import reading
 from lengthwise.measurements import MEASUREMENTS
@@ -124,7 +125,7 @@ def from_rows(
             for identity, panel in list(matching.items()):
                 if panel is None:
                     panel = panels[identity] = alike[rest_identity][identity] = _Panel(
-                        run, flat(shared | {"question": question}), canonical(question)
+                        run, text_path(run.config) | flat(shared | {"question": question}), canonical(question)
                     )
                 panel.add(run, {one["length"]: scores.get((run.key, text(one))) for one in lengths})
     if len(studies) == 1:

@@ -30,6 +30,12 @@ def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
     return shared
 
 
+def text_path(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the path of the run's text as a flat setting, for titles. Its hash decides what may be compared."""
+    path = (config.get("task") or {}).get("path")
+    return {} if path is None else {"task.path": path}
+
+
 def series_of(run: "RunRow") -> str:
     """Return what identifies the run's series: its runs with other seeds have the same."""
     # Labels omit defaults, which may differ between versions: the same label with other settings is another encoding.

@@ -54,11 +54,12 @@ def command(
     options: Options = Options(),  # type: ignore[valid-type]
     output: Output = Output(),
 ) -> int:
-    """Measure the forward pass and the training step of every encoding on this machine, relative to NoPE.
+    """Measure the forward pass, the training step and the decoding of every encoding here, relative to NoPE.
 
-    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding
-    is measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show
-    medians with 95 % intervals. All encodings take about half an hour on one CPU core. An interrupted measurement with
+    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. A decoded token is the mean
+    over the last eight tokens of a sequence, which follow the others in a cache. In every round each encoding is
+    measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show medians
+    with 95 % intervals. All encodings take more than half an hour on one CPU core. An interrupted measurement with
     --out continues with the same command.
 
     Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --out a.jsonl --plot a.svg;

@@ -10,8 +10,8 @@ from lengthwise.measurements.base import Chart, Measurement, Number, Numbers, Op
 from lengthwise.measurements.table import Row, Table
 
 BASELINE = "NoPE"
-Kind = Literal["forward", "training"]
-KINDS: Mapping[Kind, str] = {"forward": "forward pass", "training": "training step"}
+Kind = Literal["forward", "training", "decoding"]
+KINDS: Mapping[Kind, str] = {"forward": "forward pass", "training": "training step", "decoding": "decoded token"}
 
 # The model and the batch by device: one that a CPU trains in well under a second per step, and the size of GPT-2 small.
 CPU_SIZES: Mapping[str, Any] = {
@@ -107,7 +107,7 @@ ABOUT = (
 
 
 def _ratios(kind: Kind, about: str = "") -> tuple[Chart, Numbers]:
-    """Return the chart and the table of the time of a forward pass or a training step, relative to NoPE."""
+    """Return the chart and the table of the time of one kind, relative to NoPE."""
     title = f"Time of a {KINDS[kind]} relative to {BASELINE}"
     chart = Chart(
         kind="lines",
@@ -123,14 +123,16 @@ def _ratios(kind: Kind, about: str = "") -> tuple[Chart, Numbers]:
 
 
 CHART_FORWARD, TABLE_FORWARD = _ratios("forward")
-CHART_TRAINING, TABLE_TRAINING = _ratios("training", ABOUT)
+CHART_TRAINING, TABLE_TRAINING = _ratios("training")
+CHART_DECODING, TABLE_DECODING = _ratios("decoding", ABOUT)
 
 
 class Speed(Measurement):
     """The time and the memory of every encoding in a GPT-like model, relative to NoPE. Measured by `lengthwise bench`.
 
-    A training step is the forward pass, the backward pass and AdamW. In every round each encoding is measured once, in
-    random order, and its time is divided by that of NoPE in the same round.
+    A training step is the forward pass, the backward pass and AdamW. A decoded token is the mean over the last tokens
+    of a sequence, which are decoded one by one with a cache of those before them. In every round each encoding is
+    measured once, in random order, and its time is divided by that of NoPE in the same round.
     """
 
     name = "speed"
@@ -141,6 +143,7 @@ class Speed(Measurement):
         key("round", whole=True),
         value("forward", "time of a forward pass", "ms"),
         value("training", "time of a training step", "ms"),
+        value("decoding", "time of a decoded token", "ms"),
         value("memory", "peak memory of a training step", "MiB", whole=True),
         note("batch", "sequences of a batch"),
         note("backends", "attention backends that were used"),
@@ -150,13 +153,15 @@ class Speed(Measurement):
         # Computed by `derive`.
         value("forward_ratio", f"time of a forward pass / that of {BASELINE}"),
         value("training_ratio", f"time of a training step / that of {BASELINE}"),
+        value("decoding_ratio", f"time of a decoded token / that of {BASELINE}"),
         value("memory_ratio", f"peak memory / that of {BASELINE}"),
         note("n", "number of rounds"),
     )
-    charts = (CHART_FORWARD, CHART_TRAINING)
+    charts = (CHART_FORWARD, CHART_TRAINING, CHART_DECODING)
     tables = (
         TABLE_FORWARD,
         TABLE_TRAINING,
+        TABLE_DECODING,
         Numbers(
             title="Peak memory of a training step beyond the weights, in MiB, by tokens per sequence",
             numbers=_of_lengths("memory"),

@@ -1,4 +1,4 @@
-"""Measure the forward pass and the training step of every encoding, side by side.
+"""Measure the forward pass, the training step and the decoding of every encoding, side by side.
 
 In every round each encoding is measured once, in random order, and its time is divided by that of NoPE in the same
 round. What disturbs the machine for seconds or minutes slows down both, and leaves the ratio as it is.
@@ -15,7 +15,7 @@ from lengthwise.config import ConfigError
 from lengthwise.machine_memory import is_out_of_memory
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.answer_file import FileAnswer
-from lengthwise.measurements.speed import BASELINE, SpeedOptions
+from lengthwise.measurements.speed import BASELINE, KINDS, Kind, SpeedOptions
 from lengthwise.measurements.table import Row
 from lengthwise.speed.clock import Clock
 from lengthwise.speed.memory import NoMemory, measure_memory
@@ -135,10 +135,12 @@ class _Length:
 
             def measure(label: str = label, subject: Subject = subject) -> None:
                 subject.model.eval()
-                forward = clock.seconds(subject.forward)
+                seconds: dict[Kind, float] = {"forward": clock.seconds(subject.forward)}
+                tokens = subject.prefill()
+                seconds["decoding"] = clock.seconds(subject.decoding) / tokens
                 subject.model.train()
-                training = clock.seconds(subject.training)
-                times[label] = self._row(label, round=number, forward=1e3 * forward, training=1e3 * training)
+                seconds["training"] = clock.seconds(subject.training)
+                times[label] = self._row(label, round=number, **{kind: 1e3 * seconds[kind] for kind in KINDS})
 
             reason_rows += self._attempt(label, measure)
         is_stored = number >= 0 and BASELINE in self.subjects

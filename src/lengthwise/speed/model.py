@@ -1,4 +1,4 @@
-"""The model of one encoding at one length, with the two actions that are measured."""
+"""The model of one encoding at one length, with the actions that are measured."""
 
 import random
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
@@ -19,6 +20,7 @@ from lengthwise.training.optimizer import make_optimizer
 
 VOCABULARY = 256  # bytes: with a vocabulary of 50,000, the output layer would take most of the time of a small model
 LEARNING_RATE = 1e-6  # small, so that no weight changes its size within the measurement
+DECODED_TOKENS = 8  # at the end of a sequence, or fewer if it is shorter
 SHARED_MODULES = ("token_embedding", "dropout", "blocks", "norm", "lm_head")
 
 
@@ -102,6 +104,7 @@ class Subject:
             setattr(self.model, name, getattr(base.model, name))  # type: ignore[union-attr]
         self.model.to(self.device)
         tokens = tokens.to(self.device)
+        self._cache: Any = None
         self._inputs, self._targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
         config = TrainingConfig(train_length=length, learning_rate=LEARNING_RATE)
         self.optimizer = make_optimizer(self.model, config)
@@ -121,6 +124,26 @@ class Subject:
         F.cross_entropy(logits.flatten(0, 1).float(), self._targets.flatten()).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def prefill(self) -> int:
+        """Process the first tokens of a batch with a new cache, and return how many are left for `decoding`."""
+        count = min(DECODED_TOKENS, self.length)
+        self._cache = self.model.new_cache(self.length)
+        if count < self.length:
+            self._decode(self._inputs[:, :-count])
+        return count
+
+    def decoding(self) -> None:
+        """Decode the tokens one by one that `prefill` has left."""
+        count = min(DECODED_TOKENS, self.length)
+        for tokens in self._inputs[:, -count:].split(1, dim=1):
+            self._decode(tokens)
+        self._cache = None
+
+    @torch.no_grad()
+    def _decode(self, tokens: Tensor) -> None:
+        with self._autocast():
+            self.model(tokens, cache=self._cache)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self._dtype == "float32":

@@ -46,8 +46,10 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
     `runs`.
 
     The best run has the best score at its training length, on the task as trained. Among equal scores it is the one
-    with the lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that
-    diverged, is never the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
+    with the lowest training loss, the mean of the last tenth of its curve. If the runs end when they have learned their
+    task (`StopWhenLearned`), the one with the fewest steps is the best, and its score decides only among equal numbers
+    of steps. A run without a score, for example one that diverged, is never the best. Raise `ConfigError` if a group
+    has no run with a score, or if `runs` are no runs.
 
     >>> rates = grid(["rope"], ["copy"], [100], training=TrainingConfig(train_length=8, learning_rate=1e-3))  # and 3e-3
     >>> best_runs(store, rates)
@@ -69,7 +71,7 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(best)
 
 
-def _rank(store: Store, run: Run) -> tuple[float, float] | None:
+def _rank(store: Store, run: Run) -> tuple[float, float, float] | None:
     """Return numbers of which the smallest are best, or None without a score."""
     length = run.training.train_length
     scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.question]
@@ -78,5 +80,6 @@ def _rank(store: Store, run: Run) -> tuple[float, float] | None:
     trained = store.answer(run.key, TRAINING, {})
     losses = list(filter(math.isfinite, Table.from_data(trained.rows).column("loss"))) if trained else []
     last = losses[-max(1, len(losses) // 10) :]
-    score = scores[0].mean if store.runs_of([run.key])[run.key].better == "lower" else -scores[0].mean
-    return score, sum(last) / len(last) if last else math.inf
+    row = store.runs_of([run.key])[run.key]
+    score = scores[0].mean if row.better == "lower" else -scores[0].mean
+    return row.step if run.training.stop else 0, score, sum(last) / len(last) if last else math.inf

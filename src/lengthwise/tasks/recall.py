@@ -33,6 +33,13 @@ class Recall(SequenceTask):
     halves up, so 0.5 is the later of two middle pairs. None, the default, is a random depth: every pair with equal
     probability. With a fixed depth, a model can find the pair by its position and ignore the key.
 
+    `queries`: the number of keys that are asked for, each drawn uniformly from the pairs. With more than one, the
+    answer repeats each key before its value, so a sequence has more targets to learn from. Two queries:
+
+        inputs   BOS k7 v2 k1 v5 k4 v5 ?  k1 k7  SEP k1 v5 k7 v2
+        targets  k7  v2 k1 v5 k4 v5 ?  k1 k7 SEP k1  v5 k7 v2 EOS
+                                                 ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
+
     The score is exact match. Chance is more than 1 / `values`: whoever answers with the most frequent value of the
     prompt needs neither keys nor positions, and is right in 26, 19, 15 and 12 % of the questions with 8, 16, 32 and 64
     pairs and 16 values. Models are compared with this baseline. Train and test share no question, see `SequenceTask`.
@@ -43,11 +50,12 @@ class Recall(SequenceTask):
     """
 
     version: ClassVar[int] = 2
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("queries",)
     unit = "pairs"
 
-    def __init__(self, *, keys: int = 512, values: int = 64, depth: float | None = None):
-        self.check({"keys": keys, "values": values, "depth": depth})
-        self.keys, self.values, self.depth = keys, values, depth
+    def __init__(self, *, keys: int = 512, values: int = 64, depth: float | None = None, queries: int = 1):
+        self.check({"keys": keys, "values": values, "depth": depth, "queries": queries})
+        self.keys, self.values, self.depth, self.queries = keys, values, depth, queries
         super().__init__([*(f"k{n}" for n in range(keys)), *(f"v{n}" for n in range(values)), ASK])
 
     @classmethod
@@ -58,6 +66,10 @@ class Recall(SequenceTask):
         depth = settings["depth"]
         if depth is not None and not 0 <= depth <= 1:
             raise ConfigError(f"Recall.depth must be between 0 (the first pair) and 1 (the last), got {shown(depth)}")
+        if settings["queries"] < 1:
+            raise ConfigError(f"Recall.queries must be at least 1, got {settings['queries']}")
+        if depth is not None and settings["queries"] > 1:
+            raise ConfigError("Recall takes a depth for one query only; omit depth or queries")
         return settings
 
     def check_length(self, length: int, split: str = "test") -> None:
@@ -71,26 +83,26 @@ class Recall(SequenceTask):
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         keys = torch.rand(count, self.keys, generator=generator).topk(length, 1).indices
         values = torch.randint(self.values, (count, length), generator=generator)
-        indices = torch.randint(length, (count,), generator=generator)
+        indices = torch.randint(length, (count, self.queries), generator=generator)
         return self._make_pairs(
             keys, values, indices if self.depth is None else torch.full_like(indices, self._index_at_depth(length))
         )
 
     def all_examples(self, length: int) -> Pairs | None:
         places = range(length) if self.depth is None else [self._index_at_depth(length)]
-        numbers = combinations([self.keys] * length + [self.values] * length + [len(places)])
+        numbers = combinations([self.keys] * length + [self.values] * length + [len(places)] * self.queries)
         if numbers is None:
             return None
-        keys, values, place = numbers[:, :length], numbers[:, length:-1], numbers[:, -1]
+        keys, values, place = numbers[:, :length], numbers[:, length : 2 * length], numbers[:, 2 * length :]
         different = (keys.sort(1).values.diff(dim=1) != 0).all(1)
         indices = torch.tensor(list(places))[place]
         return self._make_pairs(keys[different], values[different], indices[different])
 
     def widths(self, length: int) -> tuple[int, int]:
-        return 2 * length + 2, 1
+        return 2 * length + 1 + self.queries, 1 if self.queries == 1 else 2 * self.queries
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
-        return (len(question) - 2) // 2
+        return (len(question) - 1 - self.queries) // 2
 
     def _index_at_depth(self, length: int) -> int:
         """Return the index of the pair at the chosen depth."""
@@ -103,16 +115,21 @@ class Recall(SequenceTask):
         return [*others, frequent] if others else []
 
     def _most_frequent_value(self, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b 1"]:
-        """Return the probability that one of the prompt's most frequent values, drawn uniformly, is the answer."""
-        values = batch.inputs[:, 2 : 2 * lengths[0] + 1 : 2]  # after BOS: key, value, key, value, ...
-        answer = batch.inputs[:, 2 * lengths[0] + 4]  # after the question mark, the key and SEP
+        """Return the probability that the most frequent values of the prompt, drawn uniformly, are the answer."""
+        words = 2 * lengths[0]
+        values = batch.inputs[:, 2 : words + 1 : 2]  # after BOS: key, value, key, value, ...
+        answers = batch.inputs[:, words + 3 + self.queries :]  # after the question mark, the keys and SEP
+        answers = answers[:, :1] if self.queries == 1 else answers[:, 1 : 2 * self.queries : 2]
         count = (values[:, :, None] == values[:, None]).sum(2)  # how often each pair's value occurs
-        is_most = count == count.amax(1, keepdim=True)
+        is_most = (count == count.amax(1, keepdim=True))[:, None]
         # All pairs with one value have the same count, so the share of pairs is that of values.
-        return (is_most & (values == answer[:, None])).sum(1, keepdim=True) / is_most.sum(1, keepdim=True)
+        is_right = is_most & (values[:, None] == answers[:, :, None])
+        return (is_right.sum(2) / is_most.sum(2)).prod(1, keepdim=True)
 
-    def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], indices: Int[Tensor, " b"]) -> Pairs:
+    def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], indices: Int[Tensor, "b q"]) -> Pairs:
         words = torch.stack([keys, values + self.keys], 2).flatten(1)
-        at = indices[:, None]
-        mark = torch.full_like(at, self.keys + self.values)
-        return Pairs(torch.cat([words, mark, keys.gather(1, at)], 1), values.gather(1, at) + self.keys)
+        mark = torch.full_like(indices[:, :1], self.keys + self.values)
+        queried, answers = keys.gather(1, indices), values.gather(1, indices) + self.keys
+        if self.queries > 1:
+            answers = torch.stack([queried, answers], 2).flatten(1)
+        return Pairs(torch.cat([words, mark, queried], 1), answers)

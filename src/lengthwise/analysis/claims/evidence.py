@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # The studies that decide claims: what follows `lengthwise run`, and the name under which the study stores its runs.
 STORED_NAMES = {
     "addition/robust": "addition: robust",
+    "battery/core": "battery: core",
+    "battery/others": "battery: others",
     "chomsky/small": "chomsky: small",
     "coupling/small": "coupling: small",
     "encodings_2026/small": "encodings 2026 (small)",

@@ -1,0 +1,221 @@
+"""What the studies of this folder share: the tasks with their settings, and the stage that chooses learning rates.
+
+The settings of each task were chosen with seeds 100 and 101, which the studies do not use, and with NoPE, RoPE, ALiBi
+and FIRE, so that most encodings learn the task in a minute of one core. A training ends when the model has learned its
+task: when its score on new examples of the training length has passed `learned` three times in a row. So encodings are
+compared when they can do the task equally well, and the steps that each of them needed are stored.
+
+The first stage trains every encoding on every task with both learning rates and seed 100. The comparison uses the rate
+with which the task was learned in fewer steps or, if it was learned with neither, the one with the better score
+(`best_runs`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.config import (
+    Choice,
+    ConfigError,
+    EvaluationConfig,
+    ModelConfig,
+    Run,
+    StopWhenLearned,
+    TrainingConfig,
+    choose,
+    settings_of,
+)
+from lengthwise.encodings import Learned
+from lengthwise.store import Store
+from lengthwise.studies import Study, best_runs, grid
+from lengthwise.tasks import (
+    Addition,
+    BucketSort,
+    Conjunction,
+    Copy,
+    EvenPairs,
+    LinearRegression,
+    Parity,
+    Recall,
+    Reverse,
+    Sorting,
+    StackManipulation,
+    Text,
+)
+from lengthwise.values import unlisted
+
+RATE_SEED = 100  # of the stage that chooses the learning rates, and of nothing else
+FACTORS = (1, 1.25, 1.5, 2, 3, 4, 8)  # evaluated lengths, in training lengths
+MODEL = ModelConfig(d_model=64, num_layers=2, num_heads=4)
+BASE = 10_000.0  # of all rotations
+EXAMPLES = 128  # at each length
+TOKENS = 16_384  # of text at each length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A task and how it is trained. `learned`: the score at `length` that ends a training; None: all steps are used.
+
+    `rates`: the learning rates among which the first stage chooses.
+    """
+
+    task: Choice
+    length: int
+    shortest: int
+    steps: int
+    learned: float | None
+    batch: int = 64
+    rates: tuple[float, float] = (1.5e-3, 3e-3)
+    model: ModelConfig = MODEL
+    factors: tuple[float, ...] = FACTORS
+
+    def training(self, rate: float) -> TrainingConfig:
+        return TrainingConfig(
+            train_length=self.length,
+            min_length=self.shortest,
+            steps=self.steps,
+            batch_size=self.batch,
+            learning_rate=rate,
+            stop=None if self.learned is None else StopWhenLearned(score=self.learned),
+        )
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(round(factor * self.length) for factor in self.factors))
+
+    @property
+    def evaluation(self) -> EvaluationConfig:
+        """Return the evaluation at these lengths; of text also with the same targets at every length."""
+        shifts = ({"targets": self.length},) if self.task.name == "Text" else ()
+        return EvaluationConfig(lengths=self.lengths, examples=EXAMPLES, tokens=TOKENS, shifts=shifts)
+
+
+SETTINGS = {
+    "prose": Setting(
+        task=choose(Text, path="python:docstrings", chunk=512),
+        length=64,
+        shortest=64,
+        steps=500,
+        batch=16,
+        learned=None,
+    ),
+    "code": Setting(
+        task=choose(Text, path="python:source", chunk=512), length=64, shortest=64, steps=500, batch=16, learned=None
+    ),
+    "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=2500, learned=0.95),
+    "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=2500, learned=0.95),
+    "recall": Setting(
+        task=choose(Recall, keys=64, values=8, queries=8), length=8, shortest=2, steps=2500, learned=0.95
+    ),
+    "addition": Setting(
+        task=choose(Addition, pad=True, reverse=True, reverse_operands=True),
+        length=4,
+        shortest=1,
+        steps=2500,
+        learned=0.95,
+    ),
+    "sorting": Setting(task=choose(Sorting, symbols=20), length=5, shortest=1, steps=2500, learned=0.95),
+    "parity": Setting(
+        task=choose(Parity, scratchpad="minimal"),
+        length=8,
+        shortest=1,
+        steps=2500,
+        learned=0.95,
+    ),
+    "regression": Setting(task=choose(LinearRegression, dims=2), length=10, shortest=10, steps=2500, learned=0.4),
+    "conjunction": Setting(
+        task=choose(Conjunction, dims=4), length=20, shortest=20, steps=1500, batch=32, learned=0.95, rates=(1e-3, 2e-3)
+    ),
+    "even-pairs": Setting(task=choose(EvenPairs), length=12, shortest=1, steps=1200, learned=0.95, rates=(1e-3, 2e-3)),
+    "stack": Setting(task=choose(StackManipulation), length=8, shortest=2, steps=1000, learned=0.95),
+    "bucket-sort": Setting(task=choose(BucketSort), length=10, shortest=1, steps=1000, learned=0.95),
+}
+
+
+def selected(names: str) -> dict[str, Setting]:
+    """Return the tasks with these names, separated by commas; all without any."""
+    chosen = names.split(",") if names else list(SETTINGS)
+    for name in chosen:
+        if name not in SETTINGS:
+            raise ConfigError(f"tasks must be names of tasks of this study, got {unlisted(name, SETTINGS)}")
+    return {name: SETTINGS[name] for name in chosen}
+
+
+def trained_choices(setting: Setting, encodings: Iterable[type]) -> list[Choice]:
+    """Return the encodings with settings for a task.
+
+    All rotations have one base. Settings that are lengths are the training length in tokens, because defaults for long
+    texts would have no effect here. A table of positions has a row for each evaluated position.
+    """
+    task = setting.task.build()
+    trained, longest = task.tokens(setting.length), task.tokens(max(setting.lengths))
+    own: dict[str, Any] = {"step": trained, "length": trained, "band": trained, "base": BASE}
+    choices = []
+    for encoding in encodings:
+        names = settings_of(encoding)
+        settings = {
+            name: value for name, value in own.items() if name in names and not isinstance(names[name].default, str)
+        }
+        if encoding is Learned:
+            settings["max_length"] = longest
+        choices.append(choose(encoding, **settings))
+    return choices
+
+
+def grid_of(setting: Setting, choices: Iterable[Choice], seeds: Iterable[int], rate: float) -> tuple[Run, ...]:
+    """Return the runs of encodings on a task with one learning rate."""
+    return grid(choices, [setting.task], seeds, model=setting.model, training=setting.training(rate))
+
+
+def two_stages(
+    *,
+    name: str,
+    question: str,
+    expectation: str,
+    command: str,
+    cost: str,
+    settings: Mapping[str, Setting],
+    encodings: Sequence[type],
+    seeds: int,
+    also: Callable[[Sequence[Run]], Sequence[Run]] = lambda runs: (),
+) -> Study:
+    """Return the stage that chooses the learning rates, whose `then` is the comparison.
+
+    `also`: a function of the trained runs that returns more runs of the comparison.
+    """
+    rates = [
+        run
+        for setting in settings.values()
+        for rate in setting.rates
+        for run in grid_of(setting, trained_choices(setting, encodings), [RATE_SEED], rate)
+    ]
+    evaluations = {setting.task.name: setting.evaluation for setting in settings.values()}
+
+    def comparison(store: Store) -> Study:
+        best = best_runs(store, rates)
+        # The runs of the first seed come first, so that an interrupted study has a complete comparison early.
+        runs = [dataclasses.replace(run, seed=seed) for seed in range(seeds) for run in best]
+        return Study(
+            name=name,
+            question=question,
+            expectation=expectation,
+            cost=cost,
+            command=command,
+            runs=(*runs, *also(runs)),
+            evaluation=evaluations,
+        )
+
+    return Study(
+        name=f"{name}, learning rates",
+        question="Which of two learning rates is better for each encoding on each task?",
+        expectation="The larger one, on most tasks and for most encodings, because the trainings are short.",
+        cost=cost,
+        command=command,
+        runs=tuple(rates),
+        evaluation={
+            setting.task.name: EvaluationConfig(lengths=(setting.length,), examples=EXAMPLES, tokens=TOKENS)
+            for setting in settings.values()
+        },
+        then=comparison,
+    )

@@ -1,0 +1,79 @@
+"""All other encodings of the library on four tasks of the battery, each with three seeds.
+
+Question: does any encoding outside of the core (core.py) keep a task further beyond the training length than RoPE?
+Tasks: prose, copying, addition and conjunctions in context, with the settings of battery_tasks.py.
+Encodings: all that core.py leaves out, and RoPE for comparison. Those that change trained rotations (`EXTENSIONS`) are
+evaluated on the weights of the RoPE runs, without training, with the factor 8 where they have one. All others are
+trained, so a new encoding joins by its line in the library's list. Temperatures and sinks are trained alone, so each
+of them is NoPE with this addition.
+
+Expectation (written before the first run):
+- Prose, on the same targets at eight times the training length: of the extensions, DCA, ReRoPE, Self-Extend and dynamic
+  YaRN lose least without training, less than 0.3 nats per byte; PI loses more than 0.5. Of the trained encodings, CoPE
+  and the others with a decay or with bounded distances stay within 0.2 of their score at the training length;
+  rotations do not.
+- Copying and addition: no encoding keeps either to twice the training length, and no extension of RoPE to 1.5 times.
+- Conjunctions: the extensions are no worse than RoPE at 4 times. Of the trained ones, those that are NoPE with a
+  temperature or a sink differ from NoPE by less than 0.05.
+
+Three seeds show large differences only, such as those that papers claim (`lengthwise claims`). The main result is which
+encodings are worth more seeds.
+Outcome: not run yet.
+Cost: about 4 hours of two CPU cores (estimated from single trainings).
+Command: lengthwise run battery/others
+
+Options: `tasks`: names of tasks, separated by commas. `seeds`: the number of seeds.
+"""
+
+from collections.abc import Sequence
+
+from battery_tasks import selected, two_stages
+from core import CORE
+
+from lengthwise.config import Run, choose
+from lengthwise.encodings import (
+    DCA,
+    ENCODINGS,
+    PI,
+    STRING,
+    DynamicNTK,
+    DynamicYaRN,
+    Llama3,
+    LongRoPE,
+    NTKAware,
+    NTKByParts,
+    ReRoPE,
+    RoPE,
+    SelfExtend,
+    YaRN,
+)
+from lengthwise.studies import Study, continued
+
+TASKS = "prose,copy,addition,conjunction"
+FACTOR = 8.0  # the longest evaluation, in training lengths
+WITH_FACTOR = (PI, NTKAware, NTKByParts, YaRN, Llama3, LongRoPE)
+EXTENSIONS = (*WITH_FACTOR, DynamicNTK, DynamicYaRN, SelfExtend, ReRoPE, DCA, STRING)
+TRAINED = (RoPE, *(encoding for encoding in ENCODINGS if encoding not in {*CORE, *EXTENSIONS}))
+
+
+def extended(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs that evaluate the weights of the RoPE runs with each of the extensions."""
+    choices = [choose(encoding, **({"factor": FACTOR} if encoding in WITH_FACTOR else {})) for encoding in EXTENSIONS]
+    return continued([run for run in runs if run.encoding.name == "RoPE"], choices, steps=0)
+
+
+def study(tasks: str = TASKS, seeds: int = 3) -> Study:
+    return two_stages(
+        name="battery: others",
+        question="Does any encoding outside of the core keep a task further beyond the training length than RoPE?",
+        expectation=(
+            "On prose, DCA, ReRoPE, Self-Extend and dynamic YaRN lose less than 0.3 nats per byte at eight times the "
+            "length, PI more than 0.5. Nothing keeps copying or addition to twice the length."
+        ),
+        command="lengthwise run battery/others",
+        cost="about 4 hours of 2 CPU cores (estimated from single trainings)",
+        settings=selected(tasks),
+        encodings=TRAINED,
+        seeds=seeds,
+        also=extended,
+    )
