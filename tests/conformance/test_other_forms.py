@@ -120,7 +120,11 @@ class Stretched(RoPE):
 
 FORMS = [Vectors, FourTerms, Shared, Counts, Gated, Stretched]
 MADE = pytest.mark.parametrize("make", FORMS, ids=lambda make: make.__name__)
-ASKED = pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+SECONDS = ("agrees", "decoding")  # take about a second
+ASKED = pytest.mark.parametrize(
+    "question",
+    [pytest.param(q, id=q.name, marks=[pytest.mark.medium] * (q.name in SECONDS)) for q in QUESTIONS],
+)
 
 
 @MADE
