@@ -2,28 +2,29 @@
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
-For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions
-(HGMMA, HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared
-memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
-compiled instead of executed.
+For each kernel and form, and each loop over tiles: instructions per pair of query and key, those in a loop over the
+knots of a tile (which are counted once), tensor-core instructions (HGMMA, HMMA), accesses to local memory (spilled
+registers), and barriers. For the whole kernel: registers and shared memory. ptxas and nvdisasm come with Triton. The
+kernels are called as on a GPU, with memory on the CPU, and are compiled instead of executed.
 
 From the instructions of each loop, and from the share of tiles that go through it, it predicts how many instructions a
 forward and a backward pass takes with some encodings, relative to none. That is not a time.
 
 The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
 half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
-or if a loop with branches is pipelined (see `_stages` in visits.py).
+or if a loop with branches is pipelined (see `_stages` in visits.py). Of FIRE, most tiles are CLEAN or ONE_KNOT.
 """
 
 import argparse
 import collections
+import functools
 import math
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import triton
@@ -36,7 +37,9 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
 from lengthwise.attention.fused.gpu import distances, tiles
 from lengthwise.encodings import FIRE
+from lengthwise.forms import PiecewiseLinearBias
 from lengthwise.native import gpu_segments
+from lengthwise.span import Span
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -63,10 +66,11 @@ KINDS = {
     "rows": ["CLEAN", "FAR", "GENERAL"],
     "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
-MAIN = ("CLEAN", "FAR")
+MAIN = ("CLEAN", "ONE_KNOT", "FAR")
+SEGMENTED = ("CLEAN", "ONE_KNOT", "TWO_KNOTS", "KNOTS", "GENERAL")
 TOKENS = 8192  # of the predicted times
-# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted
-# as if none had a knot.
+NETWORKS = 8  # of FIRE, as initialized, whose knots are counted
+# The form that each encoding is compiled as, and the distance from which on tiles are FAR.
 ENCODINGS = {
     "NoPE": ("none", TOKENS),
     "T5": ("short table", 128),
@@ -135,26 +139,39 @@ class Compiled:
         v = self.values
         return v["B"] ** 2 if "B" in v else v["BM"] * v["BN"]
 
-    def loops(self) -> list[collections.Counter[str]]:
-        """The instructions of every outermost loop with products of matrices in it, in order."""
+    def loops(self) -> list[tuple[collections.Counter[str], int]]:
+        """The instructions of every innermost loop with products of matrices in it, in order; and how many of them are
+        in loops inside of it.
+        """
         lines, labels = [], {}
         for line in self.sass.splitlines():
             if label := re.match(r"\s*(\.L_x_\d+):", line):
                 labels[label[1]] = len(lines)
             elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)(.*)", line):
                 lines.append((found[1].split(".")[0], found[2]))
-        spans = []
+        end_of: dict[int, int] = {}
         for n, (operation, rest) in enumerate(lines):
             to = re.search(r"`\((\.L_x_\d+)\)", rest)
             if operation == "BRA" and to and labels.get(to[1], n + 1) <= n:
-                spans.append((labels[to[1]], n))
-        outer = [s for s in spans if not any(o != s and o[0] <= s[0] and s[1] <= o[1] for o in spans)]
-        counts = [collections.Counter(o for o, _ in lines[a : b + 1]) for a, b in sorted(outer)]
-        return [c for c in counts if c["HGMMA"] or c["HMMA"] or c["FFMA"] > self.pairs // 8]
+                end_of[labels[to[1]]] = n
+        spans = sorted(end_of.items())
+
+        def inside(span: tuple[int, int]) -> list[tuple[int, int]]:
+            return [s for s in spans if s != span and span[0] <= s[0] and s[1] <= span[1]]
+
+        def count(span: tuple[int, int]) -> collections.Counter[str]:
+            return collections.Counter(operation for operation, _ in lines[span[0] : span[1] + 1])
+
+        def has_products(span: tuple[int, int]) -> bool:
+            c = count(span)
+            return bool(c["HGMMA"] or c["HMMA"]) or c["FFMA"] > self.pairs // 8
+
+        chosen = [s for s in spans if has_products(s) and not any(map(has_products, inside(s)))]
+        return [(count(s), len({n for a, b in inside(s) for n in range(a, b + 1)})) for s in chosen]
 
     def report(self, form: str) -> dict[str, Any]:
         loops = self.loops()
-        kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
+        kinds = KINDS.get(form, list(SEGMENTED))
         if self.name == "distance_gradients" and form in ("short table", "table"):
             kinds = ["CLEAN", "GENERAL"]  # the gradient of the last entry is what the others leave
         if self.name == "weights_by_distance":
@@ -172,11 +189,12 @@ class Compiled:
             "loops": {
                 kind: {
                     "instructions a pair": round(c.total() * threads / self.pairs, 1),
+                    "of these a knot": round(nested * threads / self.pairs, 1),
                     "tensor cores": c["HGMMA"] + c["HMMA"],
                     "spills": c["LDL"] + c["STL"],
                     "barriers": c["BAR"],
                 }
-                for kind, c in zip(kinds, loops, strict=True)
+                for kind, (c, nested) in zip(kinds, loops, strict=True)
             },
         }
 
@@ -199,7 +217,25 @@ def pipelined_branches(ttgir: str) -> int:
     return count
 
 
-def instructions(kernels: dict[str, Any], far: int) -> float:
+@functools.cache
+def knots_of_tiles(size_q: int, size_k: int, tokens: int = TOKENS) -> torch.Tensor:
+    """Return how many knots of FIRE's networks, as initialized, lie in each tile, [networks, blocks of queries, of
+    keys]; causal.
+    """
+    counts = []
+    for seed in range(NETWORKS):
+        torch.manual_seed(seed)
+        segments = cast(PiecewiseLinearBias, FIRE(num_heads=16).modifiers(Span.of(tokens)).terms[0])
+        feature, scale, knots = (x.detach() for x in (segments.distance_feature, segments.query_scale, segments.knots))
+        scales = scale.view(-1, size_q)
+        i, j = torch.arange(0, tokens, size_q)[:, None], torch.arange(0, tokens, size_k)
+        nearest, furthest = (i - j - (size_k - 1)).clamp(min=0), (i - j + size_q - 1).clamp(min=0)
+        low, high = feature[nearest] * scales.amin(1)[:, None], feature[furthest] * scales.amax(1)[:, None]
+        counts.append(torch.searchsorted(knots, high, right=True) - torch.searchsorted(knots, low, right=True))
+    return torch.stack(counts)
+
+
+def instructions(kernels: dict[str, Any], far: int, has_segments: bool) -> float:
     """Return the instructions of all kernels for each visible pair of TOKENS tokens, causal.
 
     far: the distance from which on tiles are FAR. Loops with branches count every branch.
@@ -212,10 +248,17 @@ def instructions(kernels: dict[str, Any], far: int) -> float:
         is_far = nearest >= far
         if name == "distance_gradients":
             visible, is_far = visible & ~is_far, is_far & False
-        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far, "CLEAN": (nearest >= 0) & ~is_far}
+        knots = knots_of_tiles(size_q, size_k) if has_segments else torch.zeros(1, *nearest.shape, dtype=torch.long)
+        is_near = (nearest >= 0) & ~is_far
+        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far}
+        tiles_of |= {kind: is_near & (knots.clamp(max=3) == n) for n, kind in enumerate(SEGMENTED[:-1])}
         for kind, chosen in tiles_of.items():
-            if count := int((visible & chosen).sum()):
-                total += count * size_q * size_k * found["loops"][kind]["instructions a pair"]
+            chosen = (visible & chosen).expand(knots.shape)
+            if count := int(chosen.sum()):
+                loop = found["loops"][kind]
+                more = loop["of these a knot"] * (knots[chosen].double().mean().item() - 1)
+                cost = loop["instructions a pair"] + (more if kind in ("KNOTS", "GENERAL") else 0.0)
+                total += count / len(knots) * size_q * size_k * cost
     return total / (TOKENS**2 / 2)
 
 
@@ -223,10 +266,10 @@ def predicted(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return how many instructions each encoding takes relative to none, for all dtypes and dims with its form."""
     rows = []
     for name, forms in results.items():
-        base = instructions(forms["none"], TOKENS) if isinstance(forms, dict) and "none" in forms else math.nan
+        base = instructions(forms["none"], TOKENS, False) if isinstance(forms, dict) and "none" in forms else math.nan
         for encoding, (form, far) in ENCODINGS.items():
             if isinstance(forms, dict) and form in forms and not math.isnan(base):
-                count = instructions(forms[form], far)
+                count = instructions(forms[form], far, form == "pieces")
                 rows.append(
                     {"of": name, "encoding": encoding, "a pair": round(count, 1), "ratio": round(count / base, 2)}
                 )
@@ -380,7 +423,9 @@ def main() -> None:
                     kernels = results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})
                     kernels[f"{one.name}, backward" if one.name in kernels else one.name] = found
                     loops = "  ".join(
-                        f"{kind} {c['instructions a pair']}" + (f" ({c['spills']} spilled)" if c["spills"] else "")
+                        f"{kind} {c['instructions a pair']}"
+                        + (f" ({c['of these a knot']} a knot)" if c["of these a knot"] else "")
+                        + (f" ({c['spills']} spilled)" if c["spills"] else "")
                         for kind, c in found["loops"].items()
                     )
                     print(
