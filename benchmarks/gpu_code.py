@@ -17,17 +17,16 @@ or if a loop with branches is pipelined (see `_stages` in visits.py). Of FIRE, m
 
 import argparse
 import collections
-import functools
-import math
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import triton
+from gpu_instructions import SEGMENTED, predicted
 from record import save
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -37,9 +36,7 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
 from lengthwise.attention.fused.gpu import distances, tiles
 from lengthwise.encodings import FIRE
-from lengthwise.forms import PiecewiseLinearBias
 from lengthwise.native import gpu_segments
-from lengthwise.span import Span
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -67,17 +64,6 @@ KINDS = {
     "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
 MAIN = ("CLEAN", "ONE_KNOT", "FAR")
-SEGMENTED = ("CLEAN", "ONE_KNOT", "TWO_KNOTS", "KNOTS", "GENERAL")
-TOKENS = 8192  # of the predicted times
-NETWORKS = 8  # of FIRE, as initialized, whose knots are counted
-# The form that each encoding is compiled as, and the distance from which on tiles are FAR.
-ENCODINGS = {
-    "NoPE": ("none", TOKENS),
-    "T5": ("short table", 128),
-    "ALiBi": ("fixed table", 0),
-    "KERPLE": ("table", TOKENS),
-    "FIRE": ("pieces", TOKENS),
-}
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
@@ -215,65 +201,6 @@ def pipelined_branches(ttgir: str) -> int:
             open_loops[-1]["loads"] |= "async_copy" in line
             open_loops[-1]["branches"] |= "scf.if" in line
     return count
-
-
-@functools.cache
-def knots_of_tiles(size_q: int, size_k: int, tokens: int = TOKENS) -> torch.Tensor:
-    """Return how many knots of FIRE's networks, as initialized, lie in each tile, [networks, blocks of queries, of
-    keys]; causal.
-    """
-    counts = []
-    for seed in range(NETWORKS):
-        torch.manual_seed(seed)
-        segments = cast(PiecewiseLinearBias, FIRE(num_heads=16).modifiers(Span.of(tokens)).terms[0])
-        feature, scale, knots = (x.detach() for x in (segments.distance_feature, segments.query_scale, segments.knots))
-        scales = scale.view(-1, size_q)
-        i, j = torch.arange(0, tokens, size_q)[:, None], torch.arange(0, tokens, size_k)
-        nearest, furthest = (i - j - (size_k - 1)).clamp(min=0), (i - j + size_q - 1).clamp(min=0)
-        low, high = feature[nearest] * scales.amin(1)[:, None], feature[furthest] * scales.amax(1)[:, None]
-        counts.append(torch.searchsorted(knots, high, right=True) - torch.searchsorted(knots, low, right=True))
-    return torch.stack(counts)
-
-
-def instructions(kernels: dict[str, Any], far: int, has_segments: bool) -> float:
-    """Return the instructions of all kernels for each visible pair of TOKENS tokens, causal.
-
-    far: the distance from which on tiles are FAR. Loops with branches count every branch.
-    """
-    total = 0.0
-    for name, found in kernels.items():
-        size_q, size_k = found["tile"]
-        i, j = torch.arange(0, TOKENS, size_q)[:, None], torch.arange(0, TOKENS, size_k)
-        visible, nearest = j < i + size_q, i - j - (size_k - 1)
-        is_far = nearest >= far
-        if name == "distance_gradients":
-            visible, is_far = visible & ~is_far, is_far & False
-        knots = knots_of_tiles(size_q, size_k) if has_segments else torch.zeros(1, *nearest.shape, dtype=torch.long)
-        is_near = (nearest >= 0) & ~is_far
-        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far}
-        tiles_of |= {kind: is_near & (knots.clamp(max=3) == n) for n, kind in enumerate(SEGMENTED[:-1])}
-        for kind, chosen in tiles_of.items():
-            chosen = (visible & chosen).expand(knots.shape)
-            if count := int(chosen.sum()):
-                loop = found["loops"][kind]
-                more = loop["of these a knot"] * (knots[chosen].double().mean().item() - 1)
-                cost = loop["instructions a pair"] + (more if kind in ("KNOTS", "GENERAL") else 0.0)
-                total += count / len(knots) * size_q * size_k * cost
-    return total / (TOKENS**2 / 2)
-
-
-def predicted(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how many instructions each encoding takes relative to none, for all dtypes and dims with its form."""
-    rows = []
-    for name, forms in results.items():
-        base = instructions(forms["none"], TOKENS, False) if isinstance(forms, dict) and "none" in forms else math.nan
-        for encoding, (form, far) in ENCODINGS.items():
-            if isinstance(forms, dict) and form in forms and not math.isnan(base):
-                count = instructions(forms[form], far, form == "pieces")
-                rows.append(
-                    {"of": name, "encoding": encoding, "a pair": round(count, 1), "ratio": round(count / base, 2)}
-                )
-    return rows
 
 
 def problems(found: dict[str, Any], kernel: str, form: str, dim: int, dtype: torch.dtype) -> list[str]:

@@ -169,18 +169,19 @@ def _sum_segments(
     if args.cell is None:
         # All pairs are added to the first segment, and moved to the next where they are past its knot.
         first = info & 0xFF
-        a = tl.zeros_like(x) + tl.load(slope + first)
+        a = tl.load(slope + first)
+        feature_tile += dS * (a * query_scale)[:, None]
         intercept_sums += tl.where(slot == first, tl.sum(tl.sum(dS, 1), 0), 0.0)
         slope_sums += tl.where(slot == first, tl.sum(tl.sum(dS * x, 1), 0), 0.0)
         for k in range(first, first + (info >> 8)):
-            past = x >= tl.load(args.knots + k)
-            a = tl.where(past, tl.load(slope + k + 1), a)
-            past_dS = tl.where(past, dS, 0.0)
+            past_dS = tl.where(x >= tl.load(args.knots + k), dS, 0.0)
+            next_a = tl.load(slope + k + 1)
+            feature_tile += past_dS * ((next_a - a) * query_scale)[:, None]
+            a = next_a
             total = tl.sum(tl.sum(past_dS, 1), 0)
             total_x = tl.sum(tl.sum(past_dS * x, 1), 0)
             intercept_sums += tl.where(slot == k + 1, total, 0.0) - tl.where(slot == k, total, 0.0)
             slope_sums += tl.where(slot == k + 1, total_x, 0.0) - tl.where(slot == k, total_x, 0.0)
-        feature_tile += dS * (a * query_scale[:, None])
     else:
         s = _find_segment(x, args)
         a = tl.load(slope + s)
