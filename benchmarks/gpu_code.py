@@ -11,8 +11,8 @@ From the instructions of each loop, and from the share of tiles that go through 
 forward and a backward pass takes with some encodings, relative to none. That is not a time.
 
 The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
-half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
-or if a loop with branches is pipelined (see `_stages` in visits.py). Of FIRE, most tiles are CLEAN or ONE_KNOT.
+half precision uses no tensor cores, if a loop that most tiles go through (MAIN) spills more than SPILLED allows,
+or if a loop with branches is pipelined (see `_stages` in visits.py).
 """
 
 import argparse
