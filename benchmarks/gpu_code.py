@@ -2,10 +2,10 @@
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
-For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions
-(HGMMA, HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared
-memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
-compiled instead of executed.
+For each kernel and form, and each loop over tiles: instructions per pair of query and key, those in a loop over the
+knots of a tile (which are counted once), tensor-core instructions (HGMMA, HMMA), accesses to local memory (spilled
+registers), and barriers. For the whole kernel: registers and shared memory. ptxas and nvdisasm come with Triton. The
+kernels are called as on a GPU, with memory on the CPU, and are compiled instead of executed.
 
 From the instructions of each loop, and from the share of tiles that go through it, it predicts how many instructions a
 forward and a backward pass takes with some encodings, relative to none. That is not a time.
@@ -17,7 +17,6 @@ or if a loop with branches is pipelined (see `_stages` in visits.py).
 
 import argparse
 import collections
-import math
 import re
 import subprocess
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 
 import torch
 import triton
+from gpu_instructions import SEGMENTED, predicted
 from record import save
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -64,16 +64,6 @@ KINDS = {
     "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
 MAIN = ("CLEAN", "FAR")
-TOKENS = 8192  # of the predicted times
-# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted
-# as if none had a knot.
-ENCODINGS = {
-    "NoPE": ("none", TOKENS),
-    "T5": ("short table", 128),
-    "ALiBi": ("fixed table", 0),
-    "KERPLE": ("table", TOKENS),
-    "FIRE": ("pieces", TOKENS),
-}
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
@@ -135,26 +125,39 @@ class Compiled:
         v = self.values
         return v["B"] ** 2 if "B" in v else v["BM"] * v["BN"]
 
-    def loops(self) -> list[collections.Counter[str]]:
-        """The instructions of every outermost loop with products of matrices in it, in order."""
+    def loops(self) -> list[tuple[collections.Counter[str], int]]:
+        """The instructions of every innermost loop with products of matrices in it, in order; and how many of them are
+        in loops inside of it.
+        """
         lines, labels = [], {}
         for line in self.sass.splitlines():
             if label := re.match(r"\s*(\.L_x_\d+):", line):
                 labels[label[1]] = len(lines)
             elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)(.*)", line):
                 lines.append((found[1].split(".")[0], found[2]))
-        spans = []
+        end_of: dict[int, int] = {}
         for n, (operation, rest) in enumerate(lines):
             to = re.search(r"`\((\.L_x_\d+)\)", rest)
             if operation == "BRA" and to and labels.get(to[1], n + 1) <= n:
-                spans.append((labels[to[1]], n))
-        outer = [s for s in spans if not any(o != s and o[0] <= s[0] and s[1] <= o[1] for o in spans)]
-        counts = [collections.Counter(o for o, _ in lines[a : b + 1]) for a, b in sorted(outer)]
-        return [c for c in counts if c["HGMMA"] or c["HMMA"] or c["FFMA"] > self.pairs // 8]
+                end_of[labels[to[1]]] = n
+        spans = sorted(end_of.items())
+
+        def inside(span: tuple[int, int]) -> list[tuple[int, int]]:
+            return [s for s in spans if s != span and span[0] <= s[0] and s[1] <= span[1]]
+
+        def count(span: tuple[int, int]) -> collections.Counter[str]:
+            return collections.Counter(operation for operation, _ in lines[span[0] : span[1] + 1])
+
+        def has_products(span: tuple[int, int]) -> bool:
+            c = count(span)
+            return bool(c["HGMMA"] or c["HMMA"]) or c["FFMA"] > self.pairs // 8
+
+        chosen = [s for s in spans if has_products(s) and not any(map(has_products, inside(s)))]
+        return [(count(s), len({n for a, b in inside(s) for n in range(a, b + 1)})) for s in chosen]
 
     def report(self, form: str) -> dict[str, Any]:
         loops = self.loops()
-        kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
+        kinds = KINDS.get(form, list(SEGMENTED))
         if self.name == "distance_gradients" and form in ("short table", "table"):
             kinds = ["CLEAN", "GENERAL"]  # the gradient of the last entry is what the others leave
         if self.name == "weights_by_distance":
@@ -172,11 +175,12 @@ class Compiled:
             "loops": {
                 kind: {
                     "instructions a pair": round(c.total() * threads / self.pairs, 1),
+                    "of these a knot": round(nested * threads / self.pairs, 1),
                     "tensor cores": c["HGMMA"] + c["HMMA"],
                     "spills": c["LDL"] + c["STL"],
                     "barriers": c["BAR"],
                 }
-                for kind, c in zip(kinds, loops, strict=True)
+                for kind, (c, nested) in zip(kinds, loops, strict=True)
             },
         }
 
@@ -197,40 +201,6 @@ def pipelined_branches(ttgir: str) -> int:
             open_loops[-1]["loads"] |= "async_copy" in line
             open_loops[-1]["branches"] |= "scf.if" in line
     return count
-
-
-def instructions(kernels: dict[str, Any], far: int) -> float:
-    """Return the instructions of all kernels for each visible pair of TOKENS tokens, causal.
-
-    far: the distance from which on tiles are FAR. Loops with branches count every branch.
-    """
-    total = 0.0
-    for name, found in kernels.items():
-        size_q, size_k = found["tile"]
-        i, j = torch.arange(0, TOKENS, size_q)[:, None], torch.arange(0, TOKENS, size_k)
-        visible, nearest = j < i + size_q, i - j - (size_k - 1)
-        is_far = nearest >= far
-        if name == "distance_gradients":
-            visible, is_far = visible & ~is_far, is_far & False
-        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far, "CLEAN": (nearest >= 0) & ~is_far}
-        for kind, chosen in tiles_of.items():
-            if count := int((visible & chosen).sum()):
-                total += count * size_q * size_k * found["loops"][kind]["instructions a pair"]
-    return total / (TOKENS**2 / 2)
-
-
-def predicted(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how many instructions each encoding takes relative to none, for all dtypes and dims with its form."""
-    rows = []
-    for name, forms in results.items():
-        base = instructions(forms["none"], TOKENS) if isinstance(forms, dict) and "none" in forms else math.nan
-        for encoding, (form, far) in ENCODINGS.items():
-            if isinstance(forms, dict) and form in forms and not math.isnan(base):
-                count = instructions(forms[form], far)
-                rows.append(
-                    {"of": name, "encoding": encoding, "a pair": round(count, 1), "ratio": round(count / base, 2)}
-                )
-    return rows
 
 
 def problems(found: dict[str, Any], kernel: str, form: str, dim: int, dtype: torch.dtype) -> list[str]:
@@ -380,7 +350,9 @@ def main() -> None:
                     kernels = results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})
                     kernels[f"{one.name}, backward" if one.name in kernels else one.name] = found
                     loops = "  ".join(
-                        f"{kind} {c['instructions a pair']}" + (f" ({c['spills']} spilled)" if c["spills"] else "")
+                        f"{kind} {c['instructions a pair']}"
+                        + (f" ({c['of these a knot']} a knot)" if c["of these a knot"] else "")
+                        + (f" ({c['spills']} spilled)" if c["spills"] else "")
                         for kind, c in found["loops"].items()
                     )
                     print(

@@ -269,13 +269,62 @@ def test_tiles_of_every_kind_are_asked():
     order, ends = tiles.by_distance(_tiling(case), size)
     clean = [{int(e) >> 16 for e in line[: int(n[0])]} for line, n in zip(order[0], ends[0], strict=True)]
     assert max(map(len, clean)) > 1, "CLEAN tiles of several segments in a line"
-    assert (ends[0, :, 1] > ends[0, :, 0]).any() and (ends[0, :, 3] > ends[0, :, 2]).any(), "KNOTS, GENERAL"
+    assert (ends[0, :, 1] > ends[0, :, 0]).any() and (ends[0, :, -1] > ends[0, :, -2]).any(), "ONE_KNOT, GENERAL"
     require_equal(case)
 
 
 def _tiling(case):
-    bias = case.bias()
-    return tiles.Case(Arguments(**bias), case.queries, case.keys, torch.device("cpu"))
+    span = case.span()
+    positions = {} if case.positions is None else {"position_q": span.q, "position_k": span.k}
+    arguments = Arguments(**case.bias(), **positions, documents=case.mask().documents, causal=case.causal)
+    return tiles.Case(arguments, case.queries, case.keys, torch.device("cpu"))
+
+
+def _knots_of_every_number(distance_feature, query_scale):
+    """Return knots at one distance, at two that are close, and at three."""
+    distance = torch.tensor([12.5, 26.3, 27.6, 41.2, 42.4, 43.7], dtype=WIDE)
+    return torch.log1p(0.3 * distance) * query_scale.double().max()
+
+
+PACKED = [[0] * 80 + [1] * 24]
+
+
+@pytest.mark.parametrize(
+    "case", [
+        Case("pieces", keys=84), Case("pieces", keys=84, causal=False),
+        slow(Case("pieces table", keys=84, heads=(2, 1))), slow(Case("pieces", keys=88)),
+        slow(Case("pieces", keys=104, documents=PACKED)),
+        slow(Case("pieces", keys=104, documents=PACKED, positions=_restarting(PACKED))),
+        slow(Case("pieces", keys=84, positions=torch.arange(84)[None] + 5)),
+        slow(Case("pieces", keys=84, dtype=torch.bfloat16)),
+    ], ids=lambda case: case.kind,
+)  # fmt: skip
+def test_tiles_with_any_number_of_knots(case):
+    """Tiles with no knot, one, two and more have loops of their own, in each kernel."""
+    case.level, case.knots = 200.0, _knots_of_every_number  # all queries have the same scale
+    case.queries = 80 if case.keys == 88 else case.keys
+    output, keys, queries, distances = SMALL
+    for name, *sizes in (
+        ("by_queries", output.queries, output.keys), ("by_keys", keys.queries, keys.keys),
+        ("by_queries", queries.queries, queries.keys), ("by_distance", distances.queries),
+    ):  # fmt: skip
+        _, ends = getattr(tiles, name)(_tiling(case), *sizes)
+        counts = ends.diff(dim=-1, prepend=torch.zeros_like(ends[..., :1])).sum((0, 1))
+        assert (counts > 0).tolist() == [True, True, True, True, False, True]
+    require_equal(case, 3e-2 if case.dtype == torch.bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["pieces table", slow("many table")])
+def test_a_table_next_to_frozen_segments(kind):
+    """The gradient of a table does not depend on whether there are gradients of the segments."""
+    case = Case(kind)
+    results = case.ours()
+    right = dict(zip(case.names, results, strict=True))["dtable"]
+    q, k, v, grad = case.tensors()
+    arguments = Arguments(**case.bias(), scale=case.dim**-0.5)
+    out, lse = gpu.forward(q, k, v, arguments)
+    found = gpu.backward(grad, q, k, v, out, lse, arguments, frozenset({"table"}))["table"]
+    torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.5, slow(1e-30), slow(3.0)])

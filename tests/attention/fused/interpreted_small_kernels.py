@@ -75,7 +75,7 @@ def test_lists_of_tiles(bias, mask, where, queries):
         order_right, ends_right = getattr(tiles_in_torch, name)(case, *sizes)
         assert torch.equal(ends, ends_right.expand_as(ends))
         for found, right, count in zip(
-            order.flatten(0, 1), order_right.expand_as(order).flatten(0, 1), ends[..., 3].flatten(), strict=True
+            order.flatten(0, 1), order_right.expand_as(order).flatten(0, 1), ends[..., -1].flatten(), strict=True
         ):
             assert torch.equal(found[:count], right[:count])
 
@@ -117,7 +117,7 @@ def test_ranges_of_tiles(bias, mask, queries, by_keys):
             for x in range(width)
         ]  # fmt: skip
         far = ["past" if x else "before" for x in past[n]]
-        found = [("clean", "knots", far[x], "general", "unseen")[kind[n, x]] for x in range(width)]
+        found = [("clean", "one", "two", "knots", far[x], "general", "unseen")[kind[n, x]] for x in range(width)]
         if not by_keys and (n + 1) * size_q > queries:
             continue  # a block of queries need not be full without lists
         if arguments.causal:  # there, distances before the first are rare

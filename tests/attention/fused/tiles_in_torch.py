@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.attention.fused.gpu.tiles import Case, _placed, lines_at_distances
 
-CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
+CLEAN, ONE_KNOT, TWO_KNOTS, KNOTS, FAR, GENERAL, UNSEEN = range(7)
 _MAX_SORTED = 1 << 20  # tiles that are sorted together
 
 Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
@@ -80,7 +80,7 @@ def kinds(case: Case, size_q: int, size_k: int, only_past: bool = False) -> Kind
         finite = functools.partial(torch.nan_to_num, posinf=torch.inf, neginf=-torch.inf)
         knots_below = torch.searchsorted(knots, finite(low, nan=-torch.inf), right=True)
         knots_up_to = torch.searchsorted(knots, finite(high, nan=torch.inf), right=True)
-        kind = torch.where(visible & inside, torch.where(knots_below == knots_up_to, CLEAN, KNOTS), kind)
+        kind = torch.where(visible & inside, (knots_up_to - knots_below).clamp(max=KNOTS), kind)
         return kind, knots_below + 256 * (knots_up_to - knots_below)
 
     return classify
@@ -104,7 +104,7 @@ def _range_of(edges: tuple[Tensor, Tensor], block: Tensor) -> tuple[Tensor, Tens
 def sort(
     classify: Kinds, queries: Tensor, keys: Tensor, other: Tensor, tile_exists: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of tiles: order [r, x, y] and ends [r, x, 4].
+    """Return the lists of tiles: order [r, x, y] and ends [r, x, 6].
 
     queries, keys: the blocks of each tile, [x|1, y|1]. other: which of the two an entry contains. tile_exists: which
     tiles exist.
@@ -125,7 +125,7 @@ def sort(
         key = (kind << 48) + (name << 32) + name + (info << 16)
         sorted_ = key.sort(-1).values
         sorted_kind = sorted_ >> 48
-        ends = torch.stack([(sorted_kind <= n).sum(-1) for n in (CLEAN, KNOTS, FAR, GENERAL)], -1)
+        ends = torch.stack([(sorted_kind <= n).sum(-1) for n in range(UNSEEN)], -1)
         parts.append(((sorted_ & 0x7FFFFFFF).to(torch.int32), ends.to(torch.int32)))
     order, ends = (torch.cat([part[n] for part in parts], 1) if len(parts) > 1 else parts[0][n] for n in (0, 1))
     return order, ends

@@ -17,17 +17,22 @@ from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
+    KINDS,
     KNOTS,
+    TWO_KNOTS,
     _clamp_index,
     _distances,
     _load_keys,
     _load_queries,
     _load_tokens,
     _locate,
+    _partial_row_sums,
     _to_fixed_point,
     _to_sum_dtype,
 )
-from lengthwise.attention.fused.gpu.visits import _blocks_at_distance, _loop_bounds, _tile_entry
+from lengthwise.attention.fused.gpu.visits import _blocks_at_distance, _loop_bounds, _occurs, _stages, _tile_entry
+
+CHUNK = tl.constexpr(128)  # tiles whose info is compared at once
 
 
 @triton.jit
@@ -77,12 +82,68 @@ def _recompute_tile(
 
 @triton.jit
 @no_type_check
-def _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx):
-    """Add the sums of consecutive tiles that lie in one segment to that segment."""
-    if segment >= 0:
-        intercept_sums += tl.where(slot == segment, tl.sum(run_dS, 0), 0.0)
-        slope_sums += tl.where(slot == segment, tl.sum(run_dSx, 0), 0.0)
-    return intercept_sums, slope_sums
+def _end_of_run(tiles, line, begin, end):
+    """Return where the first tiles of `begin` ... `end` that have the same info end, and that info."""
+    at = tiles.order + line.to(tl.int64) * tiles.width
+    info = tl.load(at + begin) >> 16
+    found = end
+    for start in range(begin, end, CHUNK):
+        n = start + tl.arange(0, CHUNK)
+        other = tl.load(at + n, mask=n < end, other=0) >> 16
+        found = tl.minimum(found, tl.min(tl.where((n < end) & (other != info), n, end), 0))
+    return found, info
+
+
+@triton.jit
+@no_type_check
+def _add_to_segments(sums, slot, first, parts, KIND: tl.constexpr):
+    """Add the sums of tiles with KIND knots to those of their segments, of which `first` is the first.
+
+    parts: three [B, 4], sums of the pairs that are past at least 0, 1 and 2 of the knots.
+    """
+    past = tl.sum(tl.sum(parts[0], 1), 0)
+    if KIND >= 1:
+        past_1 = tl.sum(tl.sum(parts[1], 1), 0)
+        sums += tl.where(slot == first, past - past_1, 0.0)
+        if KIND >= 2:
+            past_2 = tl.sum(tl.sum(parts[2], 1), 0)
+            sums += tl.where(slot == first + 1, past_1 - past_2, 0.0) + tl.where(slot == first + 2, past_2, 0.0)
+        else:
+            sums += tl.where(slot == first + 1, past_1, 0.0)
+    else:
+        sums += tl.where(slot == first, past, 0.0)
+    return sums
+
+
+@triton.jit
+@no_type_check
+def _sum_run(run_tile, feature_tile, dS_sums, dSx_sums, dS, feature, query_scale, slope, knots, KIND: tl.constexpr):
+    """Add the sums of one more tile of a run: see `_add_to_segments`, and `distance_gradients` for run_tile.
+
+    slope, knots: pointers to those of the tile's first segment.
+    """
+    dS_0, dS_1, dS_2 = dS_sums
+    dSx_0, dSx_1, dSx_2 = dSx_sums
+    dS_0 += _partial_row_sums(dS)
+    if KIND == CLEAN:
+        run_tile += dS * query_scale[:, None]
+    else:
+        x = feature * query_scale[:, None]
+        a = tl.load(slope)
+        feature_tile += dS * (a * query_scale)[:, None]
+        dSx_0 += _partial_row_sums(dS * x)
+        past_dS = tl.where(x >= tl.load(knots), dS, 0.0)
+        change = tl.load(slope + 1) - a
+        feature_tile += past_dS * (change * query_scale)[:, None]
+        dS_1 += _partial_row_sums(past_dS)
+        dSx_1 += _partial_row_sums(past_dS * x)
+        if KIND == TWO_KNOTS:
+            past_dS = tl.where(x >= tl.load(knots + 1), dS, 0.0)
+            change = tl.load(slope + 2) - tl.load(slope + 1)
+            feature_tile += past_dS * (change * query_scale)[:, None]
+            dS_2 += _partial_row_sums(past_dS)
+            dSx_2 += _partial_row_sums(past_dS * x)
+    return run_tile, feature_tile, (dS_0, dS_1, dS_2), (dSx_0, dSx_1, dSx_2)
 
 
 @triton.jit
@@ -102,23 +163,28 @@ def _sum_segments(
     feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to,
     fixed_point_scale, args, sizes,
 ):  # fmt: skip
-    """Add the sums of a tile that has more than one segment."""
+    """Add the sums of a tile with any number of knots."""
     x = feature * query_scale[:, None]
+    slope = args.slope + head * args.slope_heads_step
     if args.cell is None:
-        k0 = info & 0xFF
-        k1 = k0 + (info >> 8)
-        for k in range(k0, k1 + 1):
-            low = tl.load(args.knots + k - 1, mask=k > k0, other=float("-inf"))
-            high = tl.load(args.knots + k, mask=k < k1, other=float("inf"))
-            # Written so that NaN is in every segment.
-            segment_dS = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
-            a = tl.load(args.slope + head * args.slope_heads_step + k)
-            feature_tile += segment_dS * (a * query_scale[:, None])
-            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS, 1), 0), 0.0)
-            slope_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS * x, 1), 0), 0.0)
+        # All pairs are added to the first segment, and moved to the next where they are past its knot.
+        first = info & 0xFF
+        a = tl.load(slope + first)
+        feature_tile += dS * (a * query_scale)[:, None]
+        intercept_sums += tl.where(slot == first, tl.sum(tl.sum(dS, 1), 0), 0.0)
+        slope_sums += tl.where(slot == first, tl.sum(tl.sum(dS * x, 1), 0), 0.0)
+        for k in range(first, first + (info >> 8)):
+            past_dS = tl.where(x >= tl.load(args.knots + k), dS, 0.0)
+            next_a = tl.load(slope + k + 1)
+            feature_tile += past_dS * ((next_a - a) * query_scale)[:, None]
+            a = next_a
+            total = tl.sum(tl.sum(past_dS, 1), 0)
+            total_x = tl.sum(tl.sum(past_dS * x, 1), 0)
+            intercept_sums += tl.where(slot == k + 1, total, 0.0) - tl.where(slot == k, total, 0.0)
+            slope_sums += tl.where(slot == k + 1, total_x, 0.0) - tl.where(slot == k, total_x, 0.0)
     else:
         s = _find_segment(x, args)
-        a = tl.load(args.slope + head * args.slope_heads_step + s)
+        a = tl.load(slope + s)
         feature_tile += dS * (a * query_scale[:, None])
         _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, args, sizes)
     return feature_tile, intercept_sums, slope_sums
@@ -160,12 +226,38 @@ def distance_gradients(
         slot = tl.arange(0, SLOTS)
         intercept_sums = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), dtype)
         slope_sums = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), dtype)
-        # Sums of dS and dS x by row, over the CLEAN tiles since the segment changed.
-        segment = -1
-        run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-        run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-        for KIND in tl.static_range(4):
-            if KIND != FAR and (SEGMENT_GRADS or KIND != KNOTS):
+        for KIND in tl.static_range(KINDS):
+            if SEGMENT_GRADS and KIND <= TWO_KNOTS and args.cell is None:
+                # The tiles of a run have the same segments.
+                begin = tl.cast(starts[KIND], tl.int32)
+                last = tl.cast(ends[KIND], tl.int32)
+                while begin < last:
+                    end, info = _end_of_run(tiles, line, begin, last)
+                    first = info & 0xFF
+                    slope = args.slope + head * args.slope_heads_step + first
+                    knots = args.knots + first
+                    run_tile = _to_sum_dtype(tl.zeros([B, B], tl.float32), dtype)  # dS · query_scale, if CLEAN
+                    zeros = _to_sum_dtype(tl.zeros([B, 4], tl.float32), dtype)
+                    dS_sums = (zeros, zeros, zeros)
+                    dSx_sums = (zeros, zeros, zeros)
+                    for n in tl.range(begin, end, num_stages=_stages(KIND)):
+                        ib, _ = _tile_entry(tiles, line, n, bounds, KIND, False, False)
+                        dS, _, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view,
+                                                                grad_view, lse, delta, looked_up, factor, inverse, args,
+                                                                sizes, KIND, CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
+                        dS = _to_sum_dtype(dS, dtype)
+                        if TABLE_GRAD:
+                            table_tile += dS
+                        run_tile, feature_tile, dS_sums, dSx_sums = _sum_run(
+                            run_tile, feature_tile, dS_sums, dSx_sums, dS, feature, query_scale, slope, knots, KIND
+                        )
+                    if KIND == CLEAN:
+                        feature_tile += run_tile * tl.load(slope)
+                        dSx_sums = (_partial_row_sums(run_tile * feature), zeros, zeros)
+                    intercept_sums = _add_to_segments(intercept_sums, slot, first, dS_sums, KIND)
+                    slope_sums = _add_to_segments(slope_sums, slot, first, dSx_sums, KIND)
+                    begin = end
+            elif KIND != FAR and _occurs(tiles, args, KIND):
                 for n in range(starts[KIND], ends[KIND]):
                     ib, info = _tile_entry(tiles, line, n, bounds, KIND, False, False)
                     dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
@@ -175,25 +267,11 @@ def distance_gradients(
                     dS = _to_sum_dtype(dS, dtype)
                     if TABLE_GRAD:
                         table_tile += dS
-                    if SEGMENT_GRADS and KIND != CLEAN:
+                    if SEGMENT_GRADS:
                         feature_tile, intercept_sums, slope_sums = _sum_segments(
                             feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info,
                             head, grad_segments, fixed_point_scale, args, sizes,
                         )  # fmt: skip
-                    elif SEGMENT_GRADS:
-                        if (info & 0xFF) != segment:
-                            intercept_sums, slope_sums = _flush_segment(
-                                intercept_sums, slope_sums, slot, segment, run_dS, run_dSx
-                            )
-                            run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-                            run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-                            segment = info & 0xFF
-                        run_dS += tl.sum(dS, 1)
-                        run_dSx += query_scale * tl.sum(dS * feature, 1)
-                        a = tl.load(args.slope + head * args.slope_heads_step + segment)
-                        feature_tile += dS * (a * query_scale)[:, None]
-            if SEGMENT_GRADS and KIND == CLEAN:
-                intercept_sums, slope_sums = _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx)
         to = program.to(tl.int64) * (2 * B) + tl.arange(0, 2 * B)
         if TABLE_GRAD:
             tl.store(grad_table + to, _sum_diagonals(table_tile, B))
@@ -221,11 +299,11 @@ def position_gradients(
         number, _pair, batch, head = _locate(tl.program_id(0), lines, sizes.heads)
         diagonal = number - below
         line = batch * tiles.step + number
-        at = tiles.ends + line * 4
-        second = tl.load(at + 1)
-        skip = tl.load(at + 2) - second  # FAR tiles
-        for n in range(tl.load(at + 3) - skip):
-            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), None, GENERAL, False, False)
+        at = tiles.ends + line * KINDS
+        far = tl.load(at + KNOTS)
+        skip = tl.load(at + FAR) - far
+        for n in range(tl.load(at + GENERAL) - skip):
+            ib, info = _tile_entry(tiles, line, n + tl.where(n >= far, skip, 0), None, GENERAL, False, False)
             dS, visible, query_scale, distance = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                  v_view, grad_view, lse, delta, None, factor, inverse,
                                                                  args, sizes, GENERAL, CAUSAL, B, DIM,

@@ -9,6 +9,7 @@ from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
+    TWO_KNOTS,
     _along_keys,
     _along_queries,
     _clamp_index,
@@ -33,22 +34,35 @@ def _find_segment(x, args):
 
 @triton.jit
 @no_type_check
-def _segment_line(x, head, k0, k1, args):
-    """Return slope and intercept at x, where k0 to k1 knots are <= x."""
+def _segment_line(x, head, info, inverse, args, KIND: tl.constexpr):
+    """Return the slope at x, and slope · x + intercept, both divided by the scale. info: the entry of the tile."""
     slope = args.slope + head * args.slope_heads_step
     intercept = args.intercept + head * args.slope_heads_step
-    if args.cell is None:
-        a = tl.zeros_like(x) + tl.load(slope + k0)
-        c = tl.zeros_like(x) + tl.load(intercept + k0)
-        for k in range(k0, k1):
-            on = x >= tl.load(args.knots + k)
-            a = tl.where(on, tl.load(slope + k + 1), a)
-            c = tl.where(on, tl.load(intercept + k + 1), c)
-    else:
+    if args.cell is not None:
         s = _find_segment(x, args)
-        a = tl.load(slope + s)
-        c = tl.load(intercept + s)
-    return a, c
+        a = tl.load(slope + s) * inverse
+        return a, a * x + tl.load(intercept + s) * inverse
+    else:
+        first = info & 0xFF
+        a = tl.zeros_like(x) + tl.load(slope + first) * inverse
+        bias = a * x + tl.load(intercept + first) * inverse
+        if KIND <= TWO_KNOTS:
+            for n in tl.static_range(KIND):
+                a, bias = _next_segment(a, bias, x, slope, intercept, first + n, inverse, args)
+        else:
+            for k in range(first, first + (info >> 8)):
+                a, bias = _next_segment(a, bias, x, slope, intercept, k, inverse, args)
+        return a, bias
+
+
+@triton.jit
+@no_type_check
+def _next_segment(a, bias, x, slope, intercept, k, inverse, args):
+    """Replace slope and bias where x is past knot k."""
+    past = x >= tl.load(args.knots + k)
+    next_a = tl.load(slope + k + 1) * inverse
+    next_bias = x * next_a + tl.load(intercept + k + 1) * inverse
+    return tl.where(past, next_a, a), tl.where(past, next_bias, bias)
 
 
 @triton.jit
@@ -177,10 +191,10 @@ def _add_bias(
             slope_feature = feature
             slope_factor = a
         else:
-            x = feature * query_scale
-            a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), args)
-            s += (a * x + c) * inverse
+            a, bias = _segment_line(feature * query_scale, head, info, inverse, args, KIND)
+            s += bias
             slope_feature = a * feature
+            slope_factor = 1.0 / inverse
     return s, shift, slope_feature, slope_factor
 
 

@@ -112,8 +112,10 @@ def write_bias_gradients(
 def _far_tiles(case: Case, lists: tuple[Tensor, Tensor] | None, block: int) -> bool | Tensor:
     """Return whether `distance_gradients` left out tiles that lie past the last entry of the table."""
     if lists is not None:
+        from lengthwise.attention.fused.gpu.parts import FAR, KNOTS
+
         _, ends = lists
-        return (ends[..., 2] > ends[..., 1]).any()
+        return (ends[..., FAR.value] > ends[..., KNOTS.value]).any()
     table, first, window = case.arguments.table, case.arguments.table_first, case.arguments.window
     assert table is not None
     nearest, last = case.keys - case.queries - block + 1, first + table.shape[1] - 1  # of the diagonal through 0

@@ -16,6 +16,7 @@ from lengthwise.attention.fused.gpu.biases import _add_bias, _far_line, _look_up
 from lengthwise.attention.fused.gpu.parts import (
     FAR,
     GENERAL,
+    KINDS,
     LOG2E,
     _distances,
     _dot,
@@ -24,6 +25,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _load_tokens,
     _locate,
     _masked_dot,
+    _partial_row_sums,
     _store_tokens,
     _to_fixed_point,
     _to_sum_dtype,
@@ -142,7 +144,7 @@ def key_gradients(
         starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, True)
         far_line = _far_line(head, inverse, args)
         columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
-        for KIND in tl.static_range(4):
+        for KIND in tl.static_range(KINDS):
             if _occurs(tiles, args, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, True)
@@ -207,7 +209,7 @@ def _accumulate_dq(
 
     The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of `rows`, and the
     sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of slope
-    · distance_feature.
+    · distance_feature. Three of these are in four parts: see `_partial_row_sums`.
     """
     dq, dw, rows_low, rows_high, rest, mean = state
     full: tl.constexpr = KIND != GENERAL
@@ -222,10 +224,10 @@ def _accumulate_dq(
                                                                    CAUSAL)  # fmt: skip
     dq = _masked_dot(dq, dS, k, visible, KIND)
     if ROW_SUMS:
-        rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+        rest += _partial_row_sums(_to_sum_dtype(dS, q.dtype))
     if SEGMENT_GRADS and KIND != FAR:
-        dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
-        mean += tl.sum(p * slope_feature, 1) * slope_factor
+        dw += _partial_row_sums(_to_sum_dtype(dS, q.dtype) * slope_feature) * slope_factor
+        mean += _partial_row_sums(p * slope_feature) * slope_factor
     if drows is not None:
         rows_low, rows_high = _add_to_rows(drows, rows_low, rows_high, dS, visible, distance, fixed_point_scale, batch,
                                            head, queries, info, args, sizes, KIND)  # fmt: skip
@@ -259,13 +261,10 @@ def query_gradients(
     far_line = _far_line(head, inverse, args)
 
     zeros = tl.zeros([BM], tl.float32)
-    zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
+    zeros64 = tl.zeros([BM, 4], tl.float64)  # one addition per row, part and tile
     dq = tl.zeros([BM, PADDED_DIM], tl.float32)
-    rest = zeros64
-    if args.sink is not None:  # its dS: the weight times -delta
-        rest -= (tl.exp2(tl.load(args.sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
-    state = (dq, zeros64, zeros, zeros, rest, zeros64)
-    for KIND in tl.static_range(4):
+    state = (dq, zeros64, zeros, zeros, zeros64, zeros64)
+    for KIND in tl.static_range(KINDS):
         if _occurs(tiles, args, KIND):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)
@@ -277,11 +276,14 @@ def query_gradients(
     exists = queries[1] < sizes.queries
     at = pair.to(tl.int64) * sizes.queries + queries[1]
     if ROW_SUMS:
-        tl.store(residuals + at, state[4], mask=exists)
-        tl.store(corrected + at, (row_delta.to(tl.float64) + state[4]).to(tl.float32), mask=exists)
+        rest = tl.sum(state[4], 1)
+        if args.sink is not None:  # its dS: the weight times -delta
+            rest -= (tl.exp2(tl.load(args.sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
+        tl.store(residuals + at, rest, mask=exists)
+        tl.store(corrected + at, (row_delta.to(tl.float64) + rest).to(tl.float32), mask=exists)
     if SEGMENT_GRADS:
-        tl.store(dw + at, state[1], mask=exists)
-        tl.store(means + at, state[5], mask=exists)
+        tl.store(dw + at, tl.sum(state[1], 1), mask=exists)
+        tl.store(means + at, tl.sum(state[5], 1), mask=exists)
     if ends is not None:
         step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
         tl.store(ends + at, state[2], mask=exists)

@@ -8,6 +8,7 @@ import triton.language as tl
 from lengthwise.attention.fused.gpu.biases import _add_bias, _far_line, _look_up, _subtract_shift
 from lengthwise.attention.fused.gpu.parts import (
     GENERAL,
+    KINDS,
     LN2,
     _distances,
     _dot,
@@ -80,7 +81,7 @@ def attend(
         row_max = row_sum + tl.where(split == 0, tl.load(args.sink + head) * inverse, float("-inf"))
         row_sum = tl.where(row_max == float("-inf"), 0.0, 1.0)
     state = (tl.zeros([BM, PADDED_DIM], tl.float32), row_sum, row_max)
-    for KIND in tl.static_range(4):
+    for KIND in tl.static_range(KINDS):
         if _occurs(tiles, args, KIND):
             for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)

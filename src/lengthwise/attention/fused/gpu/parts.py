@@ -4,14 +4,18 @@
 biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py
 determines which tiles a program processes.
 
-A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little
+A tile is a pair of a block of queries and a block of keys. There are six kinds of tiles, so that most need little
 work:
 
-    CLEAN    all pairs visible, distances follow from indices, no knot between any two coordinates x
-    KNOTS    the same with knots between (or with so many segments that each pair searches for its own)
-    FAR      all pairs visible, all distances past one end of every table, so that the bias is one number for each
-             query; or all distances on one side of 0 where the table is a straight line (`steps`)
-    GENERAL  anything else: masks, positions read one by one
+    CLEAN      all pairs visible, distances follow from indices, no knot between any two coordinates x
+    ONE_KNOT   the same with one knot between: each pair selects one of two segments
+    TWO_KNOTS  the same with two
+    KNOTS      the same with more (or with so many segments that each pair searches for its own)
+    FAR        all pairs visible, all distances past one end of every table, so that the bias is one number for each
+               query; or all distances on one side of 0 where the table is a straight line (`steps`)
+    GENERAL    anything else: masks, positions read one by one
+
+The number of a kind up to TWO_KNOTS is that of its knots.
 
 Each kind has a loop of its own. Unless there are documents, positions or segments, the kinds follow from indices alone,
 and each loop is over a range of blocks (visits.py). Otherwise tiles.py sorts each block's tiles by kind into lists.
@@ -34,9 +38,12 @@ import triton
 import triton.language as tl
 
 CLEAN = tl.constexpr(0)
-KNOTS = tl.constexpr(1)
-FAR = tl.constexpr(2)
-GENERAL = tl.constexpr(3)
+ONE_KNOT = tl.constexpr(1)
+TWO_KNOTS = tl.constexpr(2)
+KNOTS = tl.constexpr(3)
+FAR = tl.constexpr(4)
+GENERAL = tl.constexpr(5)
+KINDS = tl.constexpr(6)
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -59,7 +66,7 @@ class Sizes(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """For every block its tiles sorted by kind, [r, blocks, tiles], and where each kind ends, [r, blocks, 4]; or None.
+    """For every block its tiles sorted by kind, [r, blocks, tiles], and where each kind ends, [r, blocks, 6]; or None.
 
     An entry contains a block (16 bits), the first segment in the tile (8 bits) and the number of knots. For FAR tiles
     the segment is 1 if distances are past the last entry of every table, and 0 if they are before the first.
@@ -147,6 +154,17 @@ def _to_sum_dtype(x, dtype: tl.constexpr):
         return x.to(tl.float64)
     else:
         return x
+
+
+@triton.jit
+@no_type_check
+def _partial_row_sums(x):
+    """Return the sums of parts of the rows of x [n, m] as [n, 4].
+
+    Each thread has four parts of two rows of a product of matrices, so nothing is exchanged between threads.
+    """
+    parts = tl.permute(tl.reshape(x, (x.shape[0], x.shape[1] // 8, 4, 2)), (0, 2, 1, 3))
+    return tl.sum(tl.reshape(parts, (x.shape[0], 4, x.shape[1] // 4)), 2)
 
 
 @triton.jit

@@ -9,9 +9,9 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.parts import CLEAN, FAR, GENERAL, KNOTS
+from lengthwise.attention.fused.gpu.parts import CLEAN, FAR, GENERAL, KINDS, KNOTS
 
-UNSEEN = tl.constexpr(4)
+UNSEEN = KINDS
 CHUNK = tl.constexpr(128)  # entries that are written together
 
 
@@ -141,7 +141,7 @@ def _classify(
         if FEW_SEGMENTS:
             below, up_to = _knots_in_tile(q, nearest, furthest, distance_feature, query_scale, knots, queries,
                                           feature_size, segments, SIZE_Q, 2 * max(SIZE_Q, SIZE_K))  # fmt: skip
-            kind = tl.where(inside, tl.where(below == up_to, CLEAN, KNOTS), kind)
+            kind = tl.where(inside, tl.minimum(up_to - below, KNOTS), kind)
             info = below + 256 * (up_to - below)
         else:
             kind = tl.where(inside, KNOTS, kind)
@@ -205,14 +205,14 @@ def classify_tiles(
 @triton.jit
 @no_type_check
 def sort_tiles(kinds, order, ends, width):
-    """Write the tiles of one line, sorted by kind and then by block: order [r, lines, width], ends [r, lines, 4].
+    """Write the tiles of one line, sorted by kind and then by block: order [r, lines, width], ends [r, lines, 6].
 
     kinds: the results of `classify_tiles`.
     """
     program = tl.program_id(0).to(tl.int64)
     at = program * width
     count = 0
-    for KIND in tl.static_range(5):
+    for KIND in tl.static_range(KINDS):
         for start in range(0, width, CHUNK):
             n = start + tl.arange(0, CHUNK)
             entry = tl.load(kinds + at + n, mask=n < width, other=-1)
@@ -220,8 +220,7 @@ def sort_tiles(kinds, order, ends, width):
             place = count + tl.cumsum(chosen, 0) - 1
             tl.store(order + at + place, (entry & 0x7FFFFFFF).to(tl.int32), mask=chosen == 1)
             count += tl.sum(chosen, 0)
-        if KIND < 4:
-            tl.store(ends + program * 4 + KIND, count)
+        tl.store(ends + program * KINDS + KIND, count)
 
 
 @triton.jit

@@ -119,13 +119,14 @@ def _sorted(
     size: tuple[int, int],
     below: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the tiles in lines that share queries, keys or distance: order [r, lines, width], ends [r, lines, 4]."""
+    """Return the tiles in lines that share queries, keys or distance: order [r, lines, width], ends [r, lines, 6]."""
+    from lengthwise.attention.fused.gpu.parts import KINDS
     from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
 
     arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
     assert max(width, blocks_k) <= 1 << 16, "an entry has 16 bits for its block"
     order = torch.empty(case.batch, lines, width, dtype=torch.int32, device=case.device)
-    ends = torch.empty(case.batch, lines, 4, dtype=torch.int32, device=case.device)
+    ends = torch.empty(case.batch, lines, KINDS.value, dtype=torch.int32, device=case.device)
     kinds = torch.empty(case.batch, lines, width, dtype=torch.int64, device=case.device)
     placed = (*_placed(arguments), arguments.query_scale)
     steps = [0 if x is None or len(x) == 1 else x.stride(0) for x in placed]

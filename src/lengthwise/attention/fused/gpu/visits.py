@@ -16,7 +16,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, KNOTS
+from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, KINDS, KNOTS, ONE_KNOT, TWO_KNOTS
 
 
 @triton.jit
@@ -45,19 +45,21 @@ def _loop_bounds(tiles, line, bounds, CAUSAL: tl.constexpr, BY_KEYS: tl.constexp
         if CAUSAL:  # only distances past the last entry are FAR; the range has no gap
             far_low = near_high if BY_KEYS else clean_low
             far_high = clean_high if BY_KEYS else near_low
-        return (near_low, 0, far_low, low), (near_high, 0, far_high, high - (clean_high - clean_low))
+        general_high = high - (clean_high - clean_low)
+        return (near_low, 0, 0, 0, far_low, low), (near_high, 0, 0, 0, far_high, general_high)
     else:
-        at = tiles.ends + line * 4
-        first, second, third = tl.load(at), tl.load(at + 1), tl.load(at + 2)
-        return (0, first, second, third), (first, second, third, tl.load(at + 3))
+        at = tiles.ends + line * KINDS
+        clean, one, two = tl.load(at), tl.load(at + ONE_KNOT), tl.load(at + TWO_KNOTS)
+        knots, far, general = tl.load(at + KNOTS), tl.load(at + FAR), tl.load(at + GENERAL)
+        return (0, clean, one, two, knots, far), (clean, one, two, knots, far, general)
 
 
 @triton.jit
 @no_type_check
 def _occurs(tiles, args, KIND: tl.constexpr):
     """Whether a call may have tiles of a kind."""
-    if KIND == KNOTS:
-        return (tiles.order is not None) and (args.slope is not None)
+    if KIND >= ONE_KNOT and KIND <= KNOTS:
+        return (tiles.order is not None) and (args.slope is not None) and (KIND == KNOTS or args.cell is None)
     elif KIND == FAR:
         return (args.slope is None) and ((args.table is not None) or (args.rows is not None))
     else:

@@ -14,6 +14,7 @@ from lengthwise.attention.fused.gpu.gradients import _load_lse_and_delta, _weigh
 from lengthwise.attention.fused.gpu.parts import (
     FAR,
     GENERAL,
+    KINDS,
     _distances,
     _load_keys,
     _load_queries,
@@ -76,7 +77,7 @@ def weights_by_distance(
     far_line = _far_line(head, inverse, args)
 
     row_ends = (tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32))
-    for KIND in tl.static_range(4):
+    for KIND in tl.static_range(KINDS):
         if _occurs(tiles, args, KIND) and not (NEAR_ONLY and KIND == FAR):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)
