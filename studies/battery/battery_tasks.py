@@ -135,7 +135,7 @@ SETTINGS = {
 
 def selected(names: str) -> dict[str, Setting]:
     """Return the tasks with these names, separated by commas; all without any."""
-    chosen = names.split(",") if names else list(SETTINGS)
+    chosen = [name.strip() for name in names.split(",")] if names else list(SETTINGS)
     for name in chosen:
         if name not in SETTINGS:
             raise ConfigError(f"tasks must be names of tasks of this study, got {unlisted(name, SETTINGS)}")
@@ -184,6 +184,8 @@ def two_stages(
 
     `also`: a function of the trained runs that returns more runs of the comparison.
     """
+    if seeds < 1:
+        raise ConfigError(f"seeds must be at least 1, got {seeds}")
     rates = [
         run
         for setting in settings.values()

@@ -31,8 +31,9 @@ Outcome: not run yet.
 Cost: about 8 hours of two CPU cores (estimated from single trainings).
 Command: lengthwise run battery/core
 
-Options: `tasks`: names of tasks, separated by commas, to run one part after the other in the same results folder.
-`seeds`: the number of seeds. The page docs/battery.md is generated from the stored rows.
+Options: `tasks`: names of tasks, separated by commas, to run one part after the other in the same results folder. The
+report then shows the last part. Without `tasks`, the command adds what is missing and shows all; finished runs are not
+repeated. `seeds`: the number of seeds. The page docs/battery.md is generated from the stored rows.
 """
 
 from battery_tasks import selected, two_stages
