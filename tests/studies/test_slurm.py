@@ -27,7 +27,7 @@ from tests.slurm_cluster import needs_slurm, slurm
 __all__ = ["slurm"]
 
 StudyFile = Callable[..., Path]
-pytestmark = pytest.mark.timeout(600)  # other slow tests run at the same time
+pytestmark = pytest.mark.timeout(900)  # other slow tests run at the same time
 
 
 def numbers(results: Path) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_a_time_limit_and_a_preemption(slurm: Path, long_study: Path, tmp_path: 
     urgent = ["sbatch", "--partition=high", "--cpus-per-task=4", "--output=/dev/null", "--wrap=sleep 1"]
     subprocess.run(urgent, check=True, capture_output=True)
     wait_for(lambda: len(squeue("pending,completing")) > 0)
-    wait_for(lambda: driver.poll() is not None or (queued_again() and False), 200)
+    wait_for(lambda: driver.poll() is not None or (queued_again() and False), 400)
     assert driver.returncode == 0, driver.stderr.read() if driver.stderr else ""
     assert numbers(results) == numbers(tmp_path / "here")
     with open_store(results, create=False) as store:
