@@ -171,7 +171,7 @@ def test_the_number_of_a_symbol():
 
 def test_what_cannot_be():
     with pytest.raises(
-        ConfigError, match=r"Recall has 8 keys, so a question has at most 8 pairs, got 9; use Recall\(keys=9\)"
+        ConfigError, match=r"Recall has 8 keys, so a question has at most 8 pairs, got 9; set keys to 9 or more"
     ):
         Recall(keys=8).check_length(9)
     for settings, words in (

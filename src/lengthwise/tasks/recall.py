@@ -76,8 +76,8 @@ class Recall(SequenceTask):
         super().check_length(length, split)
         if length > self.keys:
             raise ConfigError(
-                f"Recall has {self.keys} keys, so a question has at most {self.keys} pairs, got {length}; use "
-                f"Recall(keys={length})"
+                f"Recall has {self.keys} keys, so a question has at most {self.keys} pairs, got {length}; set keys "
+                f"to {length} or more, or take shorter lengths"
             )
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
