@@ -58,7 +58,7 @@ def as_on_a_gpu() -> None:
     cast = builder.cast_impl
 
     def product(self: Any, a: Any, b: Any, total: Any, *rest: Any) -> Any:
-        x, y = (_widened(z.data) if z.dtype.scalar == tl.bfloat16 else z.data.astype(np.float32) for z in (a, b))
+        x, y = (widened_bits(z.data) if z.dtype.scalar == tl.bfloat16 else z.data.astype(np.float32) for z in (a, b))
         if tl.float32 in (a.dtype.scalar, b.dtype.scalar):
             found = _in_order(x, y, total.data)
         else:
@@ -68,9 +68,9 @@ def as_on_a_gpu() -> None:
     def convert(self: Any, source: Any, to: Any) -> Any:
         kinds = source.dtype.scalar, to.scalar
         if kinds == (tl.float32, tl.bfloat16):
-            return interpreter.TensorHandle(_rounded(source.data), tl.bfloat16)
+            return interpreter.TensorHandle(rounded_bits(source.data), tl.bfloat16)
         if kinds == (tl.bfloat16, tl.float32):
-            return interpreter.TensorHandle(_widened(source.data), tl.float32)
+            return interpreter.TensorHandle(widened_bits(source.data), tl.float32)
         assert tl.bfloat16 not in kinds, f"from {kinds[0]} to {kinds[1]}"
         return cast(self, source, to)
 
@@ -91,12 +91,12 @@ def _in_order(x: np.ndarray, y: np.ndarray, total: np.ndarray) -> np.ndarray:
     return sums
 
 
-def _widened(bits: np.ndarray) -> np.ndarray:
+def widened_bits(bits: np.ndarray) -> np.ndarray:
     """bfloat16's bits -> the same numbers in float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _rounded(x: np.ndarray) -> np.ndarray:
+def rounded_bits(x: np.ndarray) -> np.ndarray:
     """float32 -> the bits of the nearest bfloat16."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     near = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -113,7 +113,7 @@ def test_the_architecture_lists_every_package_and_names_what_exists():
 
 def test_the_glossary_explains_every_verdict():
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    sentences = reading._verdict_verbs(SimpleNamespace(metric=EXACT_MATCH))
+    sentences = reading.verdict_verbs(SimpleNamespace(metric=EXACT_MATCH))
     assert {*sentences, "unlearned", "unclear"} == set(get_args(reading.Verdict))
     for singular, _ in (*sentences.values(), reading.UNLEARNED, reading.UNCLEAR, reading.FAILED_SHIFTED_TEST):
         words = re.match(r"(?:has (?!not)|is )?(.+?)(?: at the training length)?(?: \(|:|$)", singular)[1]

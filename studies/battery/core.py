@@ -33,7 +33,8 @@ Command: lengthwise run battery/core
 
 Options: `tasks`: names of tasks, separated by commas, to run one part after the other in the same results folder. The
 report then shows the last part. Without `tasks`, the command adds what is missing and shows all; finished runs are not
-repeated. `seeds`: the number of seeds. The page docs/battery.md is generated from the stored rows.
+repeated. `seeds`: the number of seeds. When the rows are stored (benchmarks/study_rows.py), docs/battery.py writes a
+page and a decision guide from them.
 """
 
 from battery_tasks import selected, two_stages

@@ -167,6 +167,9 @@ def test_where_a_text_lay_does_not_matter_but_what_it_was_does(make_run: Make) -
     same = [run(0, path="/a/x", glob="*", sha256="1"), run(1, path="/b/x", glob="**", sha256="1")]
     assert len(from_rows([], same, []).tasks) == 1
     assert len(from_rows([], [same[0], run(1, path="/a/x", glob="*", sha256="2")], []).tasks) == 2
+    two = [run(0, path="/a/prose", glob="*", sha256="1"), run(0, path="/b/code", glob="*", sha256="2")]
+    two[1] = dataclasses.replace(two[1], key="f" * 16)
+    assert [task.title.partition(" ")[2] for task in from_rows([], two, []).tasks] == ["(path prose)", "(path code)"]
 
 
 def test_sharing_belongs_to_the_encoding(make_run: Make) -> None:

@@ -141,10 +141,10 @@ class Uniform(nn.Module):
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     untrained.cached_curve.cache_clear()
-    text_data._models.clear()
+    text_data.fitted_models.clear()
     yield
     untrained.cached_curve.cache_clear()
-    text_data._models.clear()
+    text_data.fitted_models.clear()
 
 
 @pytest.fixture

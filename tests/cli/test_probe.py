@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.probe import _print_table, skipped_lines
+from lengthwise.cli.probe import print_table, skipped_lines
 from lengthwise.measurements import PROBES, Table
 from lengthwise.store import open_store
 
@@ -131,7 +131,7 @@ def test_answers_about_several_tasks_say_which(capsys: pytest.CaptureFixture[str
         return SimpleNamespace(job=SimpleNamespace(run=run, against=None), row=row)
 
     for other in ("Copy", "Parity"):
-        _print_table(PROBES["attended-distance"], [result("Copy"), result(other)])
+        print_table(PROBES["attended-distance"], [result("Copy"), result(other)])
         assert ("Copy" in capsys.readouterr().out) == (other == "Parity")
 
 

@@ -95,9 +95,9 @@ def test_a_cache_of_known_size_is_never_copied() -> None:
     with torch.no_grad():
         for _ in range(4):
             model(torch.zeros(2, 10, dtype=torch.long), cache=cache)
-            addresses.add(cache._keys[0].data_ptr())  # type: ignore[union-attr]
+            addresses.add(cache.keys[0].data_ptr())  # type: ignore[union-attr]
     assert len(addresses) == 1
-    assert cache._keys[0].shape[-2] == 40  # type: ignore[union-attr]
+    assert cache.keys[0].shape[-2] == 40  # type: ignore[union-attr]
     model(torch.zeros(2, 10, dtype=torch.long), cache=cache)
     assert cache.length == 50, "it still grows"
     assert isinstance(cache, KVCache)

@@ -285,10 +285,10 @@ def test_the_cache_of_windowed_layers_is_bounded():
         net(tokens(1, 40), cache=cache)  # a prompt that is longer than the window
         for n in range(40, length):
             net(tokens(1, length)[:, n : n + 1], cache=cache)
-        in_windows = [cache._keys[layer].shape[2] for layer in range(3)]
+        in_windows = [cache.keys[layer].shape[2] for layer in range(3)]
         assert max(in_windows) <= 4 * 8
-        sizes[length] = cache.bytes - cache._keys[3].nbytes - cache._values[3].nbytes
-        assert cache._keys[3].shape[2] >= length
+        sizes[length] = cache.bytes - cache.keys[3].nbytes - cache.values[3].nbytes
+        assert cache.keys[3].shape[2] >= length
     assert sizes[60] == sizes[120]
     full = other.new_cache()
     other(tokens(1, 120), cache=full)

@@ -214,7 +214,7 @@ def test_filters_beyond_the_training_length_continue_the_formula():
     long = filters(200)
     torch.testing.assert_close(filters(50), long[..., :50], atol=1e-13, rtol=0)
     assert float(long[..., :50].detach().square().sum(-1).mean()) == pytest.approx(1, rel=0.5)
-    window = filters._window(200, long)
+    window = filters.window(200, long)
     assert float(window[49, 0]) == pytest.approx(0.01 ** (1 / 1.5) + 0.05)
     assert float(window[49, -1]) == pytest.approx(0.01 ** (1 / 0.3) + 0.05)
     assert float(window[199, -1]) == pytest.approx(0.05)

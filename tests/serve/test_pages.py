@@ -188,7 +188,7 @@ def test_the_speed_of_a_run_follows_from_its_newest_steps() -> None:
 def test_the_reading_takes_at_most_a_fifth_of_the_time(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     readings: list[int] = []
     start = time.monotonic()
-    monkeypatch.setattr(watcher, "_refresh", lambda: (readings.append(1), time.sleep(0.05)))
+    monkeypatch.setattr(watcher, "refresh", lambda: (readings.append(1), time.sleep(0.05)))
     time.sleep(0.6)
     assert 1 <= len(readings) <= 1 + (time.monotonic() - start) / 0.25
 
@@ -213,11 +213,11 @@ def test_the_reading_pauses_while_nobody_looks(
         monkeypatch.setattr(snapshots, name, value)
     time.sleep(0.6)
     readings: list[int] = []
-    read = watcher._refresh
-    monkeypatch.setattr(watcher, "_refresh", lambda: readings.append(1))
+    read = watcher.refresh
+    monkeypatch.setattr(watcher, "refresh", lambda: readings.append(1))
     time.sleep(0.2)
     assert not readings
-    monkeypatch.setattr(watcher, "_refresh", read)
+    monkeypatch.setattr(watcher, "refresh", read)
     advance(store, key(1, 3), 600)
     eventually(client, "/", "600 of 1,000", 30.0)
 
@@ -233,7 +233,7 @@ def test_rows_of_unchanged_runs_are_read_once(watcher: Watcher, store: Store, mo
     read("curve"), read("curve"), read("scores"), read("curve")
     assert queries == [100, 100]
     advance(store, key(1, 3), 500)
-    watcher._refresh()
+    watcher.refresh()
     read("curve")
     assert queries == [100, 100, 500]
 

@@ -293,7 +293,7 @@ def test_memory_of_a_matrix_of_all_pairs_is_seen() -> None:
 def test_a_process_that_is_killed_for_its_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
         if plan.label == "RoPE":
-            raise NoMemory(memory._death(-9))
+            raise NoMemory(memory.death_message(-9))
         return 2**20, None
 
     monkeypatch.setattr(measure, "measure_memory", killed)

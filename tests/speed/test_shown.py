@@ -10,7 +10,7 @@ from lengthwise.analysis.answer_files import of_files
 from lengthwise.cli.printing import console
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.report.answer_table import file_tables
-from lengthwise.report.charts.pictures import _with_colours, drawing, page, picture, variables
+from lengthwise.report.charts.pictures import drawing, page, picture, variables, with_colours
 from lengthwise.report.pictures import content, panels
 from tests.report.charts_of import symbols
 from tests.speed.measurements import refused, renamed, results
@@ -104,7 +104,7 @@ def test_the_html_page_follows_the_readers_colours() -> None:
 
 
 def test_colours_of_other_pictures_are_those_of_the_light_page() -> None:
-    assert _with_colours('stroke="var(--c1)"', variables()[0]) == 'stroke="#2635a9"'
+    assert with_colours('stroke="var(--c1)"', variables()[0]) == 'stroke="#2635a9"'
 
 
 def test_names_are_never_code() -> None:

@@ -179,7 +179,7 @@ def test_a_child_of_a_failed_run_fails_and_says_why(tmp_path: Path, monkeypatch:
         raise RuntimeError("the task is broken")
 
     monkeypatch.setattr(Copy, "training_batch", sample)
-    monkeypatch.setattr("lengthwise.studies.study._check", lambda *_: None)
+    monkeypatch.setattr("lengthwise.studies.study.check_run", lambda *_: None)
     outcome = run([child, parent], tmp_path)
     errors = dict(outcome.failed)
     assert "the task is broken" in errors[parent.key]

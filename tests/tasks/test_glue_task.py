@@ -72,8 +72,8 @@ def test_the_average_weights_data_sets_and_not_examples(tmp_path: Path) -> None:
 
 
 def test_the_baseline_answers_each_data_set_by_its_own_label(task: Glue) -> None:
-    assert task._frequent_answers.keys() == set(glue.NAMES)
-    for name, answer in task._frequent_answers.items():
+    assert task.frequent_answers.keys() == set(glue.NAMES)
+    for name, answer in task.frequent_answers.items():
         labels = task.datasets[name].labels
         assert answer in labels or not labels
     (baseline,) = task.baselines()

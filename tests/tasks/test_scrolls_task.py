@@ -225,15 +225,15 @@ def test_tokens_of_a_tokenizer(tokenizer: str) -> None:
 def test_the_end_of_a_long_text_is_not_tokenized(tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Scrolls(tokenizer=tokenizer)
     text = "Which gate? " * 2000
-    whole = task._encode([text])[0]
+    whole = task.encode([text])[0]
     sizes: list[int] = []
     encode = task.text_tokenizer.encode
     monkeypatch.setattr(
         task.text_tokenizer, "encode", lambda documents: sizes.extend(map(len, documents)) or encode(documents)
     )
-    assert task._first_tokens([text], [40])[0].tolist() == whole[:40].tolist()
+    assert task.first_tokens([text], [40])[0].tolist() == whole[:40].tolist()
     assert sum(sizes) < len(text) / 4
-    assert task._first_tokens([" " * 9000 + "x"], [50])[0].size > 0  # few tokens of many characters: all are read
+    assert task.first_tokens([" " * 9000 + "x"], [50])[0].size > 0  # few tokens of many characters: all are read
 
 
 # ---- models --------------------------------------------------------------------------------------------------------

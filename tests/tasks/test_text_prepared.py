@@ -137,7 +137,7 @@ def nats(task: Text, name: str, targets: torch.Tensor) -> np.ndarray:
 
 def test_baselines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Text(path=str(folder))
-    text_data._models.clear()
+    text_data.fitted_models.clear()
     assert [(b.name, b.floor) for b in task.baselines()] == [
         ("uniform", True), ("unigram", True), ("bigram", True), ("trigram", False),
     ]  # fmt: skip

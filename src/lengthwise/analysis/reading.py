@@ -116,14 +116,14 @@ def _reading(task: TaskFindings) -> str:
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    clauses = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
+    clauses = [_clause(task, groups[name], verbs) for name, verbs in verdict_verbs(task).items() if name in groups]
     judged = f"{where}, {'; '.join(clauses)}." if clauses else ""
     shortfalls = _shortfalls(task)  # this sentence names another length
     there = "there" if clauses and not shortfalls else f"at {longest:,} {task.unit}"
     return " ".join(filter(None, (judged, shortfalls, _best(task, longest, there))))
 
 
-def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
+def verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
     limit = _margin_text(task)
     return {
         "holds": (f"has no significant loss ({limit})", f"have no significant loss ({limit})"),

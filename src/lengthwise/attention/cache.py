@@ -49,12 +49,12 @@ class KVCache:
         self._clear(num_layers)
 
     def _clear(self, num_layers: int) -> None:
-        self._keys: list[Tensor | None] = [None] * num_layers
-        self._values: list[Tensor | None] = [None] * num_layers
+        self.keys: list[Tensor | None] = [None] * num_layers
+        self.values: list[Tensor | None] = [None] * num_layers
         self._features: list[Tensor | None] = [None] * num_layers
         # How many tokens the buffer of a layer with a window holds, for each of the three lists; they are its first
         # ones.
-        self._stored = {name: [0] * num_layers for name in ("_keys", "_values", "_features")}
+        self._stored = {name: [0] * num_layers for name in ("keys", "values", "_features")}
         self.inputs: Tensor | None = None
         self.positions: Int[Tensor, "b j"] | None = None
         self.axes: Int[Tensor, "b j axes"] | None = None  # of positions with several axes
@@ -66,11 +66,11 @@ class KVCache:
     def restart(self) -> None:
         """Empty the cache, because all tokens so far are about to be processed again."""
         self.restarts += 1
-        self._clear(len(self._keys))
+        self._clear(len(self.keys))
 
     def require(self, num_layers: int, rows: int, depends_on_length: bool) -> None:
         """Raise `ConfigError` unless this cache fits the model and the number of rows in the batch."""
-        require_fitting_cache(self._keys, num_layers, rows)
+        require_fitting_cache(self.keys, num_layers, rows)
         if self.length and (self.inputs is not None) != depends_on_length:
             raise ConfigError("the cache was filled by another model; create a KVCache for each model and text")
 
@@ -121,7 +121,7 @@ class KVCache:
 
         `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 more.
         """
-        return self._store("_keys", layer, k, window), self._store("_values", layer, v, window)
+        return self._store("keys", layer, k, window), self._store("values", layer, v, window)
 
     def update_features(
         self, layer: int, features: Float[Tensor, "b t r"], window: int | None = None
@@ -137,11 +137,11 @@ class KVCache:
     @property
     def rows(self) -> int:
         """The number of rows of the batch; 0 if the cache is empty."""
-        return next((len(x) for x in self._keys if x is not None), 0)
+        return next((len(x) for x in self.keys if x is not None), 0)
 
     def select_rows(self, rows: Int[Tensor, " n"]) -> None:
         """Keep the rows of the batch with these indices, in this order. A row may appear several times."""
-        for layers in (self._keys, self._values, self._features):
+        for layers in (self.keys, self.values, self._features):
             layers[:] = [select_rows(x, rows) for x in layers]
         for name in ("inputs", "positions", "axes", "documents"):
             setattr(self, name, select_rows(getattr(self, name), rows))

@@ -49,7 +49,7 @@ def command(file: FileOrHyphen, /, *, field: str = "input", place: Place = Place
     if json:
         print_json({"field": field, **_data(histogram)}, indent=None)
     else:
-        _print_table(f"{one_line(field)}, length", {"examples": histogram})
+        print_table(f"{one_line(field)}, length", {"examples": histogram})
         print(f"\n{_sentence(histogram, 'examples')}")
     return 0
 
@@ -78,7 +78,7 @@ def _show_run(key: str, field: str, place: Place, json: bool) -> int:
             {"run": row.key, "field": field, "drawn": drawn, "train": _data(train), "test": _data(test)}, indent=None
         )
     else:
-        _print_table(WORDS.get(field, row.unit), {"train": train, "test": test})
+        print_table(WORDS.get(field, row.unit), {"train": train, "test": test})
         origin = ExampleLengths().texts(answer.question)["origin"]
         print(f"\n{one_line(f'{row.label}, {row.task}, seed {row.seed}')}: {origin}")
         print(_sentence(train, "training examples"))
@@ -108,7 +108,7 @@ def _read(lines: IO[bytes], name: str, field: str) -> "Histogram":
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name another file") from error
 
 
-def _print_table(unit: str, histograms: "dict[str, Histogram]") -> None:
+def print_table(unit: str, histograms: "dict[str, Histogram]") -> None:
     """Print the lengths of one or two sets of examples side by side; each bar shows a share of its own set."""
     from lengthwise.analysis.lengths import Histogram
 

@@ -129,7 +129,7 @@ def _probe(
     if json:
         print_json([_data(result) for result in results])
         return 0
-    _print_table(probe, results)
+    print_table(probe, results)
     if stored := sum(not result.new for result in results):
         which = "The result was" if len(results) == 1 else f"{stored} of {len(results)} results were"
         print(f"\n{which} already stored.")
@@ -243,7 +243,7 @@ def _data(result: "ProbeResult") -> dict[str, Any]:
     }
 
 
-def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
+def print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
     from lengthwise.analysis.answers import of_answers
     from lengthwise.report.answer_table import answer_table
 

@@ -140,7 +140,7 @@ def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tens
         if gpu_segments.supports(parameters) and (result := gpu_segments.relu_segments(parameters, final)) is not None:
             slope, intercept, knots, gates = result
             return slope, intercept, knots, gates
-    lines, knots, layer_gates = _segments_in_torch(parameters, final)
+    lines, knots, layer_gates = segments_in_torch(parameters, final)
     slope, intercept = lines.mT.contiguous()
     gates = torch.cat(layer_gates, 1) if layer_gates else lines.new_empty(lines.shape[1], 0)
     return slope, intercept, knots, gates.to(torch.uint8)
@@ -159,13 +159,13 @@ def _parameter_gradients(
             return gpu_segments.relu_segments_backward(grad_slope, grad_intercept, parameters, gates, final)
     sizes = [len(bias) for bias in parameters[1::2]]
     layer_gates = gates.split(sizes if final else sizes[:-1], 1)
-    return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)
+    return gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)
 
 
 # ---- lines [2, s, width]: slope and intercept of every neuron in every segment; parameters: weight, bias, weight, ...
 
 
-def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+def segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Return the last layer's lines, the knots, and for every ReLU which neurons are active, as 1 and 0 [s, width]."""
     weights, biases = _weights_and_biases(parameters)
     lines = torch.stack([weights[0].T, biases[0][None]])
@@ -183,7 +183,7 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
     return lines, edges[1:-1], gates
 
 
-def _gradients_in_torch(
+def gradients_in_torch(
     parameters: Sequence[Tensor], gates: Sequence[Tensor], grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
     """Return the gradients as a function of the parameters, so that there are second derivatives too."""

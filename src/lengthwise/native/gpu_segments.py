@@ -80,7 +80,7 @@ def split_segments(
     parameters, edges, new_edges, counts, room, LAYER: tl.constexpr, WIDTHS: tl.constexpr, W: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Split the segments of [0, 1] where a neuron of one layer changes its sign, as `_segments_in_torch` does.
+    """Split the segments of [0, 1] where a neuron of one layer changes its sign, as `segments_in_torch` does.
 
     edges [room + 2]: those of the layers before it; counts[LAYER]: how many segments they bound. The next entry of
     counts becomes a number above `room` if there is not enough memory.
@@ -159,7 +159,7 @@ def segments_backward(
     parameters, gradients, gates, grad_slope, grad_intercept, segments, LAYERS: tl.constexpr, FINAL: tl.constexpr,
     WIDTHS: tl.constexpr, GATES: tl.constexpr, W: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of the weight and the bias of one layer, as `_gradients_in_torch` does."""
+    """Write the gradients of the weight and the bias of one layer, as `gradients_in_torch` does."""
     chosen = tl.program_id(0)
     column = tl.arange(0, W)
     row = tl.arange(0, ROWS)

@@ -74,7 +74,7 @@ class Watcher:
         self._store: Store = open_store()
         self._snapshot, self._read_at = Snapshot(), 0.0
         try:
-            self._refresh()
+            self.refresh()
         except BaseException:
             self._store.close()
             raise
@@ -128,7 +128,7 @@ class Watcher:
             try:
                 if self._error is not None:
                     self._reopen()
-                self._refresh()
+                self.refresh()
             except StoreError as problem:
                 error = str(problem)
             except Exception as problem:  # or else the thread would end, and the page show old numbers for ever
@@ -152,7 +152,7 @@ class Watcher:
             self._memory = {}
         old.close()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         store = self._store
         store.require_file_unchanged()
         now, overview = time.monotonic(), store.overview()

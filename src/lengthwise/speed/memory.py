@@ -81,7 +81,7 @@ def _in_child(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[i
             result, reason = pipe.recv()
         except EOFError:
             process.join(JOIN_SECONDS)
-            raise NoMemory(_death(process.exitcode)) from None
+            raise NoMemory(death_message(process.exitcode)) from None
         return result, reason
     finally:
         if process.pid is not None:
@@ -90,7 +90,7 @@ def _in_child(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[i
         pipe.close()
 
 
-def _death(code: int | None) -> str:
+def death_message(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return "not enough memory: the process that trained one step was killed"
     return f"the process that trained one step ended with code {code}"

@@ -109,7 +109,7 @@ class Study:
                 continue
             checked.add(without_seed)
             try:
-                _check(run, config)
+                check_run(run, config)
             except ConfigError as error:
                 raise ConfigError(f"{run.label} on {run.task.label}: {error}") from error
 
@@ -196,7 +196,7 @@ def _per_task(what: str, values: Any, config_class: type, tasks: Sequence[str]) 
     return by_task
 
 
-def _check(run: Run, config: EvaluationConfig) -> None:
+def check_run(run: Run, config: EvaluationConfig) -> None:
     task, training = run.task.build(), run.training
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))

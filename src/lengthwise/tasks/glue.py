@@ -124,10 +124,10 @@ class Glue(TextAnswers):
         return AnswerScores(float(values.mean()), scores_by_dataset, values.tolist())
 
     def frequent_answer(self, example: Example) -> str:
-        return self._frequent_answers[example.dataset]
+        return self.frequent_answers[example.dataset]
 
     @cached_property
-    def _frequent_answers(self) -> dict[str, str]:
+    def frequent_answers(self) -> dict[str, str]:
         examples: dict[str, list[Example]] = {name: [] for name in self.datasets}
         for number in range(self.data.count("train")):
             example = self.data.example("train", number)

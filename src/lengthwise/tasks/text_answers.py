@@ -115,7 +115,7 @@ class TextAnswers(AnswerTask):
     @property
     def cue_tokens(self) -> int:
         """The number of tokens of the cue."""
-        return len(self._encode([self.cue])[0])
+        return len(self.encode([self.cue])[0])
 
     def tokens(self, length: int) -> int:
         return 1 + length + self.cue_tokens + self.answer
@@ -152,9 +152,9 @@ class TextAnswers(AnswerTask):
     def pack(self, split: str, numbers: Int[Tensor, " b"], lengths: Sequence[int]) -> ExampleBatch:
         """Return the examples with these numbers as a batch, each with its length. Shorter rows are padded with EOS."""
         examples = [self.data.example(split, n) for n in numbers.tolist()]
-        inputs = self._first_tokens([example.input for example in examples], lengths)
-        cue = self._encode([self.cue])[0].tolist()
-        answers = self._encode([f" {example.references[0]}" if example.references[0] else "" for example in examples])
+        inputs = self.first_tokens([example.input for example in examples], lengths)
+        cue = self.encode([self.cue])[0].tolist()
+        answers = self.encode([f" {example.references[0]}" if example.references[0] else "" for example in examples])
         prompts, rows = [], []
         for text, answer in zip(inputs, answers, strict=True):
             prompts.append([self.bos, *text.tolist(), *cue])
@@ -231,16 +231,16 @@ class TextAnswers(AnswerTask):
         assert isinstance(batch, ExampleBatch), "only `pack` creates the batches of this task"
         return self.answer_scores(texts, batch.numbers.tolist(), self._examples_of(batch))
 
-    def _encode(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
         return list(self.text_tokenizer.encode([text.encode() for text in texts])) if texts else []
 
-    def _first_tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray[Any, Any]]:
+    def first_tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray[Any, Any]]:
         """Return the first tokens of each text. The end of a long text is not tokenized."""
         starts = [text[: n * CHARACTERS_PER_TOKEN + MORE_CHARACTERS] for text, n in zip(texts, lengths, strict=True)]
-        tokens = self._encode(starts)
+        tokens = self.encode(starts)
         for row, (text, start, n) in enumerate(zip(texts, starts, lengths, strict=True)):
             if len(tokens[row]) < n + MORE_TOKENS and len(start) < len(text):
-                tokens[row] = self._encode([text])[0]
+                tokens[row] = self.encode([text])[0]
         return [row[:n] for row, n in zip(tokens, lengths, strict=True)]
 
 

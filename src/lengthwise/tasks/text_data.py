@@ -23,7 +23,7 @@ from lengthwise.corpora.tokenizers import ByteTokenizer, Tokenizer
 MAX_ORDER = 3  # of n-grams
 NGRAM_TOKENS = 1 << 22  # of a prepared corpus whose n-grams are counted; counting takes up to 300 MB
 MAX_CACHED = 2  # texts whose n-gram counts a process keeps
-_models: OrderedDict[str, NgramModel] = OrderedDict()  # by `fitted_on`
+fitted_models: OrderedDict[str, NgramModel] = OrderedDict()  # by `fitted_on`
 
 
 class Documents:
@@ -118,13 +118,13 @@ class TextData(ABC):
     def _ngram_model(self) -> NgramModel:
         """Return the n-gram model of the training text. It is cached, because all runs of a study have one text."""
         key = self.fitted_on
-        if key not in _models:
+        if key not in fitted_models:
             tokens, lengths = self.ngram_text()
-            _models[key] = NgramModel(tokens, lengths, order=MAX_ORDER, symbols=self.vocabulary.target_size)
-        _models.move_to_end(key)
-        while len(_models) > MAX_CACHED:
-            _models.popitem(last=False)
-        return _models[key]
+            fitted_models[key] = NgramModel(tokens, lengths, order=MAX_ORDER, symbols=self.vocabulary.target_size)
+        fitted_models.move_to_end(key)
+        while len(fitted_models) > MAX_CACHED:
+            fitted_models.popitem(last=False)
+        return fitted_models[key]
 
 
 class TextInMemory(TextData):

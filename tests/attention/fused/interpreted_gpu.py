@@ -497,8 +497,8 @@ def _require_close(name, dtype, draws):
 def test_bfloat16_is_rounded_to_the_nearest():
     x = torch.cat([torch.randn(1000), torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, 3.4e38])])
     x = torch.cat([x, 1 + torch.arange(16) / 1024])  # ties
-    bits = interpreted._rounded(x.numpy())
+    bits = interpreted.rounded_bits(x.numpy())
     assert torch.equal(torch.from_numpy(bits).view(torch.bfloat16).nan_to_num(7.0), x.bfloat16().nan_to_num(7.0))
     assert torch.equal(
-        torch.from_numpy(interpreted._widened(bits)).nan_to_num(7.0), x.bfloat16().float().nan_to_num(7.0)
+        torch.from_numpy(interpreted.widened_bits(bits)).nan_to_num(7.0), x.bfloat16().float().nan_to_num(7.0)
     )

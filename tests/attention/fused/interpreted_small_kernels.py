@@ -85,9 +85,9 @@ def test_lists_of_tiles(bias, mask, where, queries):
 def _write_bounds(to, args, sizes, BY_KEYS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     line = tl.program_id(0)
     if BY_KEYS:
-        bounds = visits._query_blocks(line * BN, 0, sizes, args, CAUSAL, BM, BN)
+        bounds = visits.query_blocks(line * BN, 0, sizes, args, CAUSAL, BM, BN)
     else:
-        bounds = visits._key_blocks(sizes.keys - sizes.queries + line * BM, 0, 0, 1, sizes, args, CAUSAL, BM, BN)
+        bounds = visits.key_blocks(sizes.keys - sizes.queries + line * BM, 0, 0, 1, sizes, args, CAUSAL, BM, BN)
     for n in tl.static_range(6):
         tl.store(to + 6 * line + n, bounds[n])
 
@@ -139,14 +139,14 @@ def test_segments_of_a_network(hidden_layers, width, final, dtype):
     fire = FIRE(num_heads=5, hidden_layers=hidden_layers, width=width, final_activation=final).to(dtype)
     parameters = [x.detach() * 2 for layer in fire.layers for x in (layer.weight, layer.bias)]
     slope, intercept, knots, gates = gpu_segments.relu_segments(parameters, final)
-    lines, right_knots, right_gates = piecewise._segments_in_torch(parameters, final)
+    lines, right_knots, right_gates = piecewise.segments_in_torch(parameters, final)
     assert hidden_layers == 0 or len(knots) >= 3
     for found, right in zip((slope, intercept, knots), (*lines.mT, right_knots), strict=True):
         torch.testing.assert_close(found, right, rtol=1e-13, atol=1e-14)
     assert torch.equal(gates, torch.cat(right_gates, 1).byte() if right_gates else gates[:, :0])
     grads = torch.randn_like(slope), torch.randn_like(intercept)
     found = gpu_segments.relu_segments_backward(*grads, parameters, gates, final)
-    for x, y in zip(found, piecewise._gradients_in_torch(parameters, right_gates, *grads), strict=True):
+    for x, y in zip(found, piecewise.gradients_in_torch(parameters, right_gates, *grads), strict=True):
         assert x.dtype == dtype
         torch.testing.assert_close(
             x, y, rtol=0, atol=(1e-13 if dtype == torch.float64 else 1e-6) * y.abs().max().item()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.gpu.tiles import Case, _placed, lines_at_distances
+from lengthwise.attention.fused.gpu.tiles import Case, lines_at_distances, placed_tensors
 
 CLEAN, ONE_KNOT, TWO_KNOTS, KNOTS, FAR, GENERAL, UNSEEN = range(7)
 _MAX_SORTED = 1 << 20  # tiles that are sorted together
@@ -20,7 +20,7 @@ def kinds(case: Case, size_q: int, size_k: int, only_past: bool = False) -> Kind
     only_past: a tile is FAR only past the last entry of every table, not before the first.
     """
     arguments = case.arguments
-    token_position_q, token_position_k, documents = _placed(arguments)
+    token_position_q, token_position_k, documents = placed_tensors(arguments)
     causal, window, feature, knots = arguments.causal, arguments.window, arguments.distance_feature, arguments.knots
     offset, keys = case.keys - case.queries, case.keys
     at_q = torch.arange(offset, keys, device=case.device)[None]

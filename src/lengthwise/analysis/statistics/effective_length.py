@@ -7,9 +7,9 @@ whose whole 95 % interval is on the wrong side of the threshold, even if longer 
 at every length up to the one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths
-usually grow by factors. The 95 % intervals of the scores give the interval of an effective length: its lower end is
-where the curve through their worse ends first falls below the threshold, and its upper end is where the curve through
-their better ends does.
+are usually doubled. The interval of an effective length comes from the 95 % intervals of the scores. Its lower end is
+where the curve through the worse ends of these intervals first falls below the threshold, and its upper end is where
+the curve through the better ends does.
 """
 
 import math

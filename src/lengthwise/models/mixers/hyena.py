@@ -36,7 +36,7 @@ class Filters(nn.Module):
         self.frequencies = nn.Parameter(torch.full((3, WIDTH), FREQUENCY))
         self.last = nn.Linear(WIDTH, ORDER * channels, bias=False)
         with torch.no_grad():  # so that each filter has a norm of about 1, since the mean of sin² is 1/2
-            size = self._window(length, torch.zeros(1)).square().sum(0).repeat(ORDER)
+            size = self.window(length, torch.zeros(1)).square().sum(0).repeat(ORDER)
             self.last.weight.normal_().div_((WIDTH / 2 * size).sqrt()[:, None])
         for module in (*self.layers, self.last):
             module.not_decayed = ("weight",)
@@ -51,10 +51,10 @@ class Filters(nn.Module):
         x = torch.cat([t / max(self.length - 1, 1), angle.cos(), -angle.sin()], 1).to(like.dtype)
         for layer, frequency in zip(self.layers, self.frequencies, strict=True):
             x = torch.sin(frequency * layer(x))
-        values = self.last(x).unflatten(1, (ORDER, -1)) * self._window(length, like)[:, None]
+        values = self.last(x).unflatten(1, (ORDER, -1)) * self.window(length, like)[:, None]
         return values.permute(1, 2, 0).contiguous()
 
-    def _window(self, length: int, like: Tensor) -> Float[Tensor, "t c"]:
+    def window(self, length: int, like: Tensor) -> Float[Tensor, "t c"]:
         t = torch.arange(length, device=like.device, dtype=torch.float64)[:, None] / max(self.length - 1, 1)
         rate = torch.linspace(1 / SLOW, 1 / FAST, self.channels, device=like.device, dtype=torch.float64)
         return ((math.log(TARGET) * rate * t).exp() + SHIFT).to(like.dtype)

@@ -28,7 +28,7 @@ def picture(panels: Sequence[Panel], suffix: str) -> bytes:
     """Return the panels, one above the other, as an SVG, PNG or PDF file, in light colours on white."""
     import vl_convert
 
-    text = _with_colours(drawing(panels, background="var(--paper)"), variables()[0])
+    text = with_colours(drawing(panels, background="var(--paper)"), variables()[0])
     if suffix == "png":
         return bytes(vl_convert.svg_to_png(text, scale=PNG_SCALE))
     return bytes(vl_convert.svg_to_pdf(text)) if suffix == "pdf" else text.encode()
@@ -77,7 +77,7 @@ def variables() -> tuple[Mapping[str, str], Mapping[str, str]]:
     return light, dark
 
 
-def _with_colours(text: str, values: Mapping[str, str]) -> str:
+def with_colours(text: str, values: Mapping[str, str]) -> str:
     opaque = {name: _on_white(value) for name, value in values.items()}
     return re.sub(r"var\(--([\w-]+)\)", lambda match: opaque[match[1]], text)
 

@@ -33,12 +33,12 @@ from lengthwise.attention.fused.gpu.parts import (
 )
 from lengthwise.attention.fused.gpu.rows import _add_to_rows, _row_entries
 from lengthwise.attention.fused.gpu.visits import (
-    _key_blocks,
     _loop_bounds,
     _occurs,
-    _query_blocks,
     _stages,
     _tile_entry,
+    key_blocks,
+    query_blocks,
 )
 
 
@@ -140,7 +140,7 @@ def key_gradients(
     dv = tl.zeros([BN, PADDED_DIM], tl.float32)
     for g in range(sizes.group):
         head = kv_head * sizes.group + g
-        bounds = _query_blocks(keys[0], head, sizes, args, CAUSAL, BM, BN)
+        bounds = query_blocks(keys[0], head, sizes, args, CAUSAL, BM, BN)
         starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, True)
         far_line = _far_line(head, inverse, args)
         columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
@@ -255,7 +255,7 @@ def query_gradients(
     grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, args, BM, False)
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
-    bounds = _key_blocks(queries[0], head, 0, 1, sizes, args, CAUSAL, BM, BN)
+    bounds = key_blocks(queries[0], head, 0, 1, sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
     starts, stops = _loop_bounds(tiles, line, bounds, CAUSAL, False)
     far_line = _far_line(head, inverse, args)

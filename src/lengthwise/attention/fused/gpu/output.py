@@ -20,7 +20,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import _key_blocks, _loop_bounds, _occurs, _stages, _tile_entry
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _stages, _tile_entry, key_blocks
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def attend(
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, args, BM, False)
 
-    bounds = _key_blocks(queries[0], head, split, splits, sizes, args, CAUSAL, BM, BN)
+    bounds = key_blocks(queries[0], head, split, splits, sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
     starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, False)
     far_line = _far_line(head, inverse, args)

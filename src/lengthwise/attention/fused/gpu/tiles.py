@@ -67,16 +67,16 @@ class Case:
     @property
     def needs_lists(self) -> bool:
         """Whether the kinds of tiles depend on more than indices."""
-        return self.arguments.slope is not None or any(x is not None for x in _placed(self.arguments))
+        return self.arguments.slope is not None or any(x is not None for x in placed_tensors(self.arguments))
 
     @property
     def batch(self) -> int:
         """The number of rows of the batch that have lists of their own: 1 if all share them."""
-        tensors = *_placed(self.arguments), self.arguments.query_scale
+        tensors = *placed_tensors(self.arguments), self.arguments.query_scale
         return max((len(x) for x in tensors if x is not None), default=1)
 
 
-def _placed(arguments: Arguments) -> tuple[Tensor | None, ...]:
+def placed_tensors(arguments: Arguments) -> tuple[Tensor | None, ...]:
     return arguments.position_q, arguments.position_k, arguments.documents
 
 
@@ -128,18 +128,18 @@ def _sorted(
     order = torch.empty(case.batch, lines, width, dtype=torch.int32, device=case.device)
     ends = torch.empty(case.batch, lines, KINDS.value, dtype=torch.int32, device=case.device)
     kinds = torch.empty(case.batch, lines, width, dtype=torch.int64, device=case.device)
-    placed = (*_placed(arguments), arguments.query_scale)
+    placed = (*placed_tensors(arguments), arguments.query_scale)
     steps = [0 if x is None or len(x) == 1 else x.stride(0) for x in placed]
     feature, slope, sizes = arguments.distance_feature, arguments.slope, []
     for table, first in ((arguments.table, arguments.table_first), (arguments.rows, arguments.rows_first)):
         sizes += [first, 0 if table is None else table.shape[-1]]
     programs = -(-width // _TILES)
     classify_tiles[(case.batch * lines * programs,)](
-        kinds, *_placed(arguments), feature, arguments.query_scale, arguments.knots, *steps, case.queries, case.keys,
-        arguments.window, *sizes, 0 if feature is None else len(feature), 1 if slope is None else slope.shape[1], lines,
-        width, programs, blocks_k, below, LINES=shared, TABLES=case.has_bias and case.has_tables_only,
-        FEW_SEGMENTS=not case.many_segments, CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1],
-        TILES=_TILES, num_warps=4,
+        kinds, *placed_tensors(arguments), feature, arguments.query_scale, arguments.knots, *steps, case.queries,
+        case.keys, arguments.window, *sizes, 0 if feature is None else len(feature),
+        1 if slope is None else slope.shape[1], lines, width, programs, blocks_k, below, LINES=shared,
+        TABLES=case.has_bias and case.has_tables_only, FEW_SEGMENTS=not case.many_segments,
+        CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1], TILES=_TILES, num_warps=4,
     )  # fmt: skip
     sort_tiles[(case.batch * lines,)](kinds, order, ends, width, num_warps=4)
     return order, ends

@@ -100,7 +100,7 @@ def _far_distances(head, args, sizes):
 
 @triton.jit
 @no_type_check
-def _key_blocks(i0, head, split, splits, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def key_blocks(i0, head, split, splits, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Return the bounds of the blocks of keys for the queries i0 ... i0 + BM, in one of `splits` parts of the keys.
 
     A block of queries need not be full, as what is computed for queries past the end is not stored.
@@ -134,7 +134,7 @@ def _key_blocks(i0, head, split, splits, sizes, args, CAUSAL: tl.constexpr, BM: 
 
 @triton.jit
 @no_type_check
-def _query_blocks(j0, head, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def query_blocks(j0, head, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Return the bounds of the blocks of queries for the keys j0 ... j0 + BN."""
     offset = sizes.keys - sizes.queries
     low = 0

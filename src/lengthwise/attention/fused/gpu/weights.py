@@ -23,7 +23,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _visible,
 )
 from lengthwise.attention.fused.gpu.rows import _add_to_rows
-from lengthwise.attention.fused.gpu.visits import _key_blocks, _loop_bounds, _occurs, _stages, _tile_entry
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _stages, _tile_entry, key_blocks
 
 
 @triton.jit
@@ -71,7 +71,7 @@ def weights_by_distance(
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, args, BM, False)
     row_lse, _ = _load_lse_and_delta(lse, lse, batch, head, queries[1], sizes, False)  # delta is not used
-    bounds = _key_blocks(queries[0], head, split, splits, sizes, args, CAUSAL, BM, BN)
+    bounds = key_blocks(queries[0], head, split, splits, sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
     starts, stops = _loop_bounds(tiles, line, bounds, CAUSAL, False)
     far_line = _far_line(head, inverse, args)
