@@ -150,16 +150,6 @@ def _classify(
 
 @triton.jit
 @no_type_check
-def _row(at, row, step):
-    """Return the pointer to a row of the batch, or None."""
-    if at is not None:
-        return at + row.to(tl.int64) * step
-    else:
-        return at
-
-
-@triton.jit
-@no_type_check
 def classify_tiles(
     kinds, position_q, position_k, documents, distance_feature, query_scale, knots, position_q_step, position_k_step,
     documents_step, query_scale_step, queries, keys, window, table_first, table_size, rows_first, rows_size,
@@ -174,11 +164,14 @@ def classify_tiles(
     """
     program = tl.program_id(0)
     line = (program // programs) % lines
-    row = program // programs // lines
-    position_q = _row(position_q, row, position_q_step)
-    position_k = _row(position_k, row, position_k_step)
-    documents = _row(documents, row, documents_step)
-    query_scale = _row(query_scale, row, query_scale_step)
+    row = (program // programs // lines).to(tl.int64)
+    if position_q is not None:
+        position_q += row * position_q_step
+        position_k += row * position_k_step
+    if documents is not None:
+        documents += row * documents_step
+    if query_scale is not None:
+        query_scale += row * query_scale_step
     window = tl.where(window > 0, window, 2 * keys)
     other = (program % programs) * TILES + tl.arange(0, TILES)
     q = other
