@@ -24,7 +24,7 @@ def no_progress() -> AbstractContextManager[Callable[[str, float, float], None]]
 
 
 def run_in_processes(function: Callable[[_T], _R], tasks: Sequence[_T], on_result: Callable[[_T], None]) -> list[_R]:
-    """Return `function(task)` for each task, in order. Processes with one thread each call it, at most eight at a time.
+    """Return `function(task)` for each task, in order. Processes with one thread each call it, at most 16 at a time.
 
     `on_result` is called with each task whose result is there, in order.
     """
@@ -33,7 +33,7 @@ def run_in_processes(function: Callable[[_T], _R], tasks: Sequence[_T], on_resul
     spawn = multiprocessing.get_context("spawn")
     earlier_children = multiprocessing.active_children()
     with starting_processes():
-        executor = ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
+        executor = ProcessPoolExecutor(min(cores, 16), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
     with executor as pool:
         try:
             with starting_processes():
