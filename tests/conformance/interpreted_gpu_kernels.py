@@ -18,7 +18,7 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.buffers import empty_gradients
 from lengthwise.attention.fused.gpu import Blocks, query_parts
 from lengthwise.conformance import gpu_kernels, gpu_table
-from lengthwise.conformance.gpu_kernels import Form, difference
+from lengthwise.conformance.gpu_kernels import Form, compare
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -62,7 +62,7 @@ def _kernels(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_kernels_that_are_right_are_equal(form):
-    assert difference(form, "cpu") is None
+    assert compare(form, "cpu").failure is None
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
     monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))
     monkeypatch.setattr(query_parts, "queries_per_chunk", lambda *sizes: 16)
-    assert difference(Form(("vectors", other), 8, "float32"), "cpu") is None
+    assert compare(Form(("vectors", other), 8, "float32"), "cpu").failure is None
 
 
 def _no_gradients(monkeypatch):
@@ -133,7 +133,7 @@ def test_kernels_that_are_wrong_are_found(name, monkeypatch):
         _no_gradients(monkeypatch)
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
     biases = {"prefix_sum": ("prefix sum",), "values": ("values",)}.get(name, ("table", "segments"))
-    found = difference(Form(biases, 8, "float32"), "cpu")
+    found = compare(Form(biases, 8, "float32"), "cpu").failure
     assert found and said in found, found
 
 
@@ -157,13 +157,13 @@ def test_every_shape_is_what_its_name_says(shape, monkeypatch):
         return (out + 0.1 if here else out), lse
 
     monkeypatch.setattr(gpu, "forward", wrong)
-    assert str(difference(form, "cpu")).startswith(f"{shape.name}: output is off by")
+    assert str(compare(form, "cpu").failure).startswith(f"{shape.name}: output is off by")
 
 
 def test_an_error_is_a_failure_in_one_line(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "SHAPES", SHAPES[3:4])
     form, device = Form((), 8, "float32"), torch.device("cpu")
-    assert gpu_table._failure(device, form) is None
+    assert gpu_table._compare(device, form).failure is None
     for error, reason in (
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to"), "OutOfMemoryError: CUDA out of memory."),
         (CompilationError("", None, "wrong"), "CompilationError: "),
@@ -174,5 +174,5 @@ def test_an_error_is_a_failure_in_one_line(monkeypatch):
             raise error
 
         monkeypatch.setattr(gpu, "forward", fail)
-        found = gpu_table._failure(device, form)
+        found = gpu_table._compare(device, form).failure
         assert found.startswith(reason) and "\n" not in found

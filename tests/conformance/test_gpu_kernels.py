@@ -14,7 +14,7 @@ import torch
 
 from lengthwise.attention.fused import gpu
 from lengthwise.conformance import gpu_table
-from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, difference
+from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Comparison, Form, compare
 from lengthwise.native import tested_gpus
 from lengthwise.native.tested_gpus import Combination
 from lengthwise.values import ConfigError
@@ -34,13 +34,13 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     return tested_gpus._recorded
 
 
-def kernels(failures: dict[Form, str]) -> Callable[..., list[str | None]]:
+def kernels(failures: dict[Form, str]) -> Callable[..., list[Comparison]]:
     """Results in place of those of the worker processes."""
 
-    def run(function: Any, forms: tuple[Form, ...], on_result: Callable[[Form], None]) -> list[str | None]:
+    def run(function: Any, forms: tuple[Form, ...], on_result: Callable[[Form], None]) -> list[Comparison]:
         for form in forms:
             on_result(form)
-        return [failures.get(form) for form in forms]
+        return [Comparison(2e-6, failures.get(form)) for form in forms]
 
     return run
 
@@ -83,7 +83,8 @@ def test_json(
         "gpu": "NVIDIA Imagined 1", **KNOWN._asdict(), "torch": "", "comparisons": [], "ok": False
     }  # fmt: skip
     assert [row["failure"] for row in data["comparisons"]] == [None, "wrong", *[None] * (len(FORMS) - 2)]
-    assert data["comparisons"][1] == {"biases": [], "head_dim": 64, "dtype": "float32", "failure": "wrong"}
+    expected = {"biases": [], "head_dim": 64, "dtype": "float32", "error": 2e-6, "failure": "wrong"}
+    assert data["comparisons"][1] == expected
 
 
 def crash(device: torch.device, form: Form) -> None:
@@ -96,7 +97,7 @@ def test_a_kernel_that_crashes_is_one_clear_line(
 ) -> None:
     """In real worker processes."""
     monkeypatch.setattr(gpu_table, "FORMS", FORMS[:2])
-    monkeypatch.setattr(gpu_table, "_failure", crash)
+    monkeypatch.setattr(gpu_table, "_compare", crash)
     with pytest.raises(ConfigError, match="ended without a result, so nothing was recorded"):
         gpu_table.main("cuda")
     assert record() == []
@@ -109,7 +110,9 @@ def test_worker_processes_compare(monkeypatch: pytest.MonkeyPatch) -> None:
         gpu_table, "FORMS", forms := (Form(("table",), 8, "float32"), Form(("vectors",), 8, "bfloat16"))
     )
     seen: list[Form] = []
-    assert gpu_table.compare(torch.device("cpu"), seen.append) == dict.fromkeys(forms)
+    comparisons = gpu_table.compare(torch.device("cpu"), seen.append)
+    assert [comparison.failure for comparison in comparisons.values()] == [None, None]
+    assert 0 < comparisons[forms[0]].error < 1e-5 < comparisons[forms[1]].error
     assert seen == list(forms)
 
 
@@ -138,4 +141,4 @@ def test_in_the_interpreter(part: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("biases", BIASES, ids=str)
 def test_on_a_gpu(biases: tuple[str, ...], dtype: str) -> None:
-    assert difference(Form(biases, 64, dtype), "cuda") is None
+    assert compare(Form(biases, 64, dtype), "cuda").failure is None

@@ -5,6 +5,7 @@ The reference computes in float64 on the CPU, so it shares nothing with the devi
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -98,15 +99,28 @@ SHAPES = (
 )
 
 
-def difference(form: Form, device: torch.device | str) -> str | None:
-    """Return where kernels and reference differ by more than rounding, or None if they agree."""
+class Comparison(NamedTuple):
+    """error: the largest of all results, relative to the largest number that it is compared with.
+
+    failure: which result is off by more than rounding, or None.
+    """
+
+    error: float
+    failure: str | None
+
+
+def compare(form: Form, device: torch.device | str) -> Comparison:
+    """Compare kernels and reference for all shapes, up to the first failure."""
     torch.manual_seed(0)
+    largest = 0.0
     for shape in SHAPES:
         if not shape.causal and SEGMENT_COUNTS.keys() & set(form.biases):
             continue  # segments are not defined for keys after the query
-        if reason := Call(form, shape).difference(device):
-            return f"{shape.name}: {reason}"
-    return None
+        error, failure = Call(form, shape).compare(device)
+        largest = max(largest, error)
+        if failure:
+            return Comparison(largest, f"{shape.name}: {failure}")
+    return Comparison(largest, None)
 
 
 class Call:
@@ -159,19 +173,21 @@ class Call:
         intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
         return dict(zip(SEGMENT_TENSORS, (slope, intercept, distance_feature, query_scale), strict=True))
 
-    def difference(self, device: torch.device | str) -> str | None:
-        """Return which result of the kernels on the device is wrong, and by how much, or None."""
+    def compare(self, device: torch.device | str) -> Comparison:
+        """Compare all results of the kernels on the device, up to the first failure."""
         results, expected_results = self._results(Fused(), device, None), self._results(Reference(), "cpu", WIDE)
-        largest = max(1.0, *(x.abs().max().item() for x in expected_results.values()))
+        largest_number = max(1.0, *(x.abs().max().item() for x in expected_results.values()))
+        largest_error = 0.0
         for name, expected in expected_results.items():
             # Most of a bias gradient cancels, so its error is relative to the largest number of all results.
-            size = max(1.0, expected.abs().max().item()) if name in ("output", "q", "k", "v") else largest
+            size = max(1.0, expected.abs().max().item()) if name in ("output", "q", "k", "v") else largest_number
             error = (results[name].cpu().to(WIDE) - expected).abs().max().item() / size
             if not error <= self.tolerance:  # also if it is NaN
                 what = name if name == "output" else f"the gradient of {name}"
                 limit = f"rounding explains at most {self.tolerance:.0e}"
-                return f"{what} is off by {error:.1e} of the largest number, and {limit}"
-        return None
+                return Comparison(error, f"{what} is off by {error:.1e} of the largest number, and {limit}")
+            largest_error = max(largest_error, error)
+        return Comparison(largest_error, None)
 
     def _results(self, backend: Backend, device: torch.device | str, dtype: torch.dtype | None) -> dict[str, Tensor]:
         """Return the output and the gradient of every input, computed in the inputs' own dtypes or in `dtype`."""

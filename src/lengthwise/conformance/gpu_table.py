@@ -1,6 +1,7 @@
 """`lengthwise check --device cuda`: compare the GPU kernels with the reference, print the results, and record them."""
 
 import json as json_text
+import math
 import warnings
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 
 from lengthwise.attention.fused import gpu
-from lengthwise.conformance import gpu_networks
-from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, bias_names, difference
+from lengthwise.conformance import gpu_kernels, gpu_networks
+from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Comparison, Form, bias_names
 from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
 from lengthwise.native import tested_gpus
 from lengthwise.native.tested_gpus import Combination
@@ -33,54 +34,60 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
     combination, name = tested_gpus.combination_of(gpu_device), torch.cuda.get_device_name(gpu_device)
     compared = count(1)
     with progress() as show:
-        differences = compare(gpu_device, lambda form: show(str(form), next(compared), len(FORMS)))
-    passed = not any(differences.values())
+        comparisons = compare(gpu_device, lambda form: show(str(form), next(compared), len(FORMS)))
+    passed = not any(comparison.failure for comparison in comparisons.values())
     tested_gpus.record(combination, passed=passed)
     if json:
-        print(json_text.dumps(_as_data(name, combination, differences), indent=1))
+        print(json_text.dumps(_as_data(name, combination, comparisons), indent=1))
     else:
-        _print(Console(markup=False, highlight=False), f"{name} ({combination})", differences)
+        _print(Console(markup=False, highlight=False), f"{name} ({combination})", comparisons)
     return 0 if passed else 1
 
 
-def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, str | None]:
-    """Return for each form why the kernels failed, or None. All cores are used, most of the time to compile."""
+def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, Comparison]:
+    """Compare all forms. All cores are used, most of the time to compile."""
     try:
-        reasons = run_in_processes(partial(_failure, device), FORMS, on_result)
+        comparisons = run_in_processes(partial(_compare, device), FORMS, on_result)
     except BrokenProcessPool as error:
         raise ConfigError(
             "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel "
             "crashed, and backend='auto' is right to use another backend, or the system stopped the process, and you "
             "can try again"
         ) from error
-    return dict(zip(FORMS, reasons, strict=True))
+    return dict(zip(FORMS, comparisons, strict=True))
 
 
-def _failure(device: torch.device, form: Form) -> str | None:
+def _compare(device: torch.device, form: Form) -> Comparison:
     warnings.filterwarnings("ignore", "the GPU kernels of lengthwise were not tested")  # that is what happens now
     try:
         if form.biases == ("segments",) and (reason := gpu_networks.difference(device)):
-            return reason
-        return difference(form, device)
+            return Comparison(math.nan, reason)
+        return gpu_kernels.compare(form, device)
     except Exception as error:  # of Triton's compiler, of the driver, out of memory
         lines = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {lines[0][:300] if lines else 'without a message'}"
+        return Comparison(math.nan, f"{type(error).__name__}: {lines[0][:300] if lines else 'without a message'}")
 
 
-def _as_data(name: str, combination: Combination, differences: dict[Form, str | None]) -> dict[str, Any]:
+def _as_data(name: str, combination: Combination, comparisons: dict[Form, Comparison]) -> dict[str, Any]:
     return {
         "gpu": name,
         **combination._asdict(),
         "torch": torch.__version__,
         "comparisons": [
-            {"biases": form.biases, "head_dim": form.dim, "dtype": form.dtype, "failure": reason}
-            for form, reason in differences.items()
+            {
+                "biases": form.biases,
+                "head_dim": form.dim,
+                "dtype": form.dtype,
+                "error": None if math.isnan(error) else error,
+                "failure": failure,
+            }
+            for form, (error, failure) in comparisons.items()
         ],
-        "ok": not any(differences.values()),
+        "ok": not any(comparison.failure for comparison in comparisons.values()),
     }
 
 
-def _print(console: Any, gpu_name: str, differences: dict[Form, str | None]) -> None:
+def _print(console: Any, gpu_name: str, comparisons: dict[Form, Comparison]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -89,13 +96,13 @@ def _print(console: Any, gpu_name: str, differences: dict[Form, str | None]) -> 
     for dtype in DTYPES:
         table.add_column(f"{dtype}, heads of {', '.join(map(str, DIMS))} dims", justify="center")
     for biases in BIASES:
-        marks = [["✗" if differences[Form(biases, dim, dtype)] else "✓" for dim in DIMS] for dtype in DTYPES]
+        marks = [["✗" if comparisons[Form(biases, dim, dtype)].failure else "✓" for dim in DIMS] for dtype in DTYPES]
         table.add_row(bias_names(biases), *map(" ".join, marks))
     console.print(table)
-    for form, reason in differences.items():
-        if reason:
-            console.print(f"  {form}: {reason}")
-    if any(differences.values()):
+    for form, (_, failure) in comparisons.items():
+        if failure:
+            console.print(f"  {form}: {failure}")
+    if any(comparison.failure for comparison in comparisons.values()):
         console.print(f"\nThe kernels failed on {gpu_name}. backend='auto' uses another backend there.")
     else:
         console.print(f"\nAll passed on {gpu_name}. backend='auto' uses the kernels there from now on.")
