@@ -1,35 +1,24 @@
-"""Check and measure attention on a GPU with each encoding, relative to attention without encoding and to torch's best.
+"""The slices of gpu_day.py that measure attention with each encoding, by our kernels, PyTorch's and others.
 
-    python benchmarks/gpu_attention.py [--length 8192] [--pairs 20] [--quick]
-
-Run `lengthwise check --device cuda` before: FIRE uses its Triton kernels only on GPUs where they were tested.
-
-First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is
-measured. Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward
-and backward. All parameters of the encoding have gradients, and the time of the encoding itself is included. Times are
-those of CUDA events around CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs;
-the figures are the median and the 10th and 90th percentile of the ratios. Denominators are our kernel without encoding,
-and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory is the peak above the memory of
-the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048 tokens, training at
-32,768 tokens, a forward pass at 131,072, and one decoding step with a cache of 32,768.
+In bfloat16, causal. All parameters of the encoding have gradients, and the time of the encoding itself is included.
+Times are those of CUDA events around CALLS calls in a row (a model has several layers), in the order A, X, A on random
+inputs; the figures are the median and the 10th and 90th percentile of the ratios. Memory is the peak above the memory
+of the inputs.
 """
 
-import argparse
-import importlib.util
+import functools
+import itertools
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from record import save
+from gpu_setting import Figures, Measurement, Setting
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.fused import gpu
 from lengthwise.encodings import ENCODINGS
 from lengthwise.span import Span
 
@@ -40,7 +29,6 @@ NAMES = (
     "Sandwich",
     "FIRE:hidden_layers=1",
     "FIRE",
-    "FIRE:activation=gelu",
     "Sinks",
     "Shaw",
     "Shaw:values=false",
@@ -52,38 +40,6 @@ TORCH = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
 }
 BATCH, HEADS, CALLS = 4, 16, 4
-LIMITS = {
-    "ALiBi": 1.08,
-    "T5": 1.12,
-    "KerpleLog": 1.25,
-    "Sandwich": 1.25,
-    "FIRE": 1.45,
-}  # wanted, forward with backward, 64 dims
-
-
-def check() -> dict[str, float]:
-    """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is
-    too large.
-    """
-    path = Path(__file__).parent.parent / "tests" / "attention" / "fused" / "gpu_cases.py"
-    spec = importlib.util.spec_from_file_location("gpu_cases", path)
-    assert spec and spec.loader
-    cases = sys.modules["gpu_cases"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cases)
-    worst: dict[str, float] = {}
-    failed = []
-    for dtype, close in ((torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)):
-        for case in cases.on_a_gpu(dtype):
-            name = f"{str(dtype)[6:]} {case.kind}"
-            error = max(cases.errors(case).values())
-            worst[name] = max(worst.get(name, 0.0), error)
-            if not error <= close:
-                failed.append(f"{name}, {case.queries} x {case.keys}, {case.dim} dims: {error:.1e}")
-    for name, error in worst.items():
-        print(f"  {name:28} {error:.1e}")
-    if failed:
-        raise SystemExit("wrong, so nothing is measured:\n  " + "\n  ".join(failed))
-    return worst
 
 
 class Attention:
@@ -203,79 +159,61 @@ def peak(action: Callable[[], None]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def table(length: int, dim: int, pairs: int) -> dict[str, Any]:
-    ours, figures = Attention(OURS, length, dim), {}
-    base_memory = peak(ours.backward)
-    served = {}
-    for name in TORCH:
-        one = Attention(name, length, dim)
-        try:
-            one.backward()
-        except RuntimeError as error:
-            print(f"  torch's {name} does not serve: {str(error).splitlines()[0]}")
-            continue
-        served[name] = {what: ratio(getattr(ours, what), getattr(one, what), pairs) for what in ("forward", "backward")}
-        figures[f"torch {name}"] = {**served[name], "memory": peak(one.backward) / base_memory}
-    for what in ("forward", "backward"):
-        best = min((f[what]["median"] for f in served.values()), default=float("nan"))
-        figures[f"{OURS} of the best of torch, {what}"] = 1 / best
-    for name in NAMES:
-        one = Attention(name, length, dim)
-        figures[name] = {
-            what: ratio(getattr(ours, what), getattr(one, what), pairs) for what in ("forward", "backward")
+def attention(setting: Setting) -> Iterator[Measurement]:
+    """Attention with each encoding, SDPA, FlexAttention and a dense bias, relative to ours without an encoding."""
+    kinds: dict[str, Callable[..., Attention]] = {
+        name if name in NAMES else f"torch {name}": functools.partial(Attention, name) for name in (*TORCH, *NAMES)
+    }
+    kinds = {OURS: functools.partial(Attention, OURS)} | kinds  # with itself: what differs by chance
+    slow = {"FIRE:activation=gelu": functools.partial(Attention, "FIRE:activation=gelu")}
+    slow |= {"dense bias of T5": functools.partial(DenseBias, "T5")}
+    slow |= {f"FlexAttention, {name}": functools.partial(Flex, name) for name in ("NoPE", "ALiBi", "T5")}
+    lengths, dims, sizes = (8192, 2048, 32768), (64, 128), {}
+    if setting.tiny:
+        lengths, dims, sizes = (64,), (16,), {"batch": 1, "heads": 2}
+        kinds, slow = {"T5": kinds["T5"]}, {"dense bias of T5": slow["dense bias of T5"]}
+
+    @functools.lru_cache(maxsize=1)
+    def ours(length: int, dim: int) -> Attention:
+        return Attention(OURS, length, dim, device=setting.device, **sizes)
+
+    def compare(make: Callable[..., Attention], length: int, dim: int) -> Figures:
+        base, other = ours(length, dim), make(length, dim, device=setting.device, **sizes)
+        pairs = 2 if setting.tiny else 7
+        figures: Figures = {
+            what: ratio(getattr(base, what), getattr(other, what), pairs) for what in ("forward", "backward")
         }
-        figures[name]["memory"] = peak(one.backward) / base_memory
-        del one
-    print(f"\n{length} tokens, {dim} dims, of our kernel without encoding: median (10th-90th percentile)")
-    for name, f in figures.items():
-        if isinstance(f, float):
-            print(f"  {name:40}{f:6.2f}")
-            continue
-        cells = "".join(
-            f"{what} {f[what]['median']:5.2f} ({f[what]['p10']:.2f}-{f[what]['p90']:.2f})   "
-            for what in ("forward", "backward")
-        )
-        wanted = f"   (wanted: {LIMITS[name]})" if dim == 64 and name in LIMITS else ""
-        print(f"  {name:24}{cells}memory {f['memory']:.2f}{wanted}")
-    return figures
+        if setting.device != "cpu":
+            figures["MiB"] = peak(other.backward)
+        return figures
+
+    for some in (kinds, slow):
+        for length, dim in itertools.product(lengths, dims):
+            for name, make in some.items():
+                yield f"{name}, {length} tokens, {dim} dims", functools.partial(compare, make, length, dim)
 
 
-def lengths(pairs: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    small = {"batch": 1, "heads": HEADS}
-    fire = Attention("FIRE", 2048, 64, **small)
-    found["FIRE's MLP over all pairs, 2048 tokens, of ours"] = ratio(
-        fire.backward, Eager("FIRE", 2048, 64, **small).backward, pairs
-    )
-    found["FIRE, 32768 tokens, forward and backward, MiB"] = peak(Attention("FIRE", 32768, 64, **small).backward)
-    found["FIRE, 131072 tokens, forward, MiB"] = peak(Attention("FIRE", 131072, 64, **small).forward)
+def network_and_decoding(setting: Setting) -> Iterator[Measurement]:
+    """FIRE's network on all pairs relative to our kernel, decoding steps relative to no encoding, and long inputs."""
+    sizes: dict[str, Any] = {"heads": 2 if setting.tiny else 16, "device": setting.device}
+    pairs = 2 if setting.tiny else 7
+
+    def network(length: int, batch: int) -> Figures:
+        fused, eager = (make("FIRE", length, 64, batch=batch, **sizes) for make in (Attention, Eager))
+        return ratio(fused.backward, eager.backward, pairs)
+
+    def decoding(name: str, keys: int) -> Figures:
+        plain, step = (Attention(x, keys, 64, queries=1, **sizes) for x in (OURS, name))
+        return ratio(plain.forward, step.forward, pairs)
+
+    def memory(length: int, what: str) -> Figures:
+        return {"MiB": peak(getattr(Attention("FIRE", length, 64, batch=1, **sizes), what))}
+
+    for length, batch in ((64, 1),) if setting.tiny else ((1024, 1), (1024, 4), (2048, 1), (2048, 4), (4096, 1)):
+        yield f"FIRE's network on all pairs, {length} tokens, batch {batch}", functools.partial(network, length, batch)
     for name in ("T5", "FIRE"):
-        step, plain = (Attention(n, 32768, 64, queries=1) for n in (name, OURS))
-        found[f"{name}, a decoding step with 32768 keys"] = ratio(plain.forward, step.forward, pairs)
-    for name, value in found.items():
-        print(f"  {name}: {value}")
-    return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--quick", action="store_true", help="the checks, and 64 dims alone")
-    args = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("there is no GPU here that torch can use: nothing to measure")
-    if reason := gpu.unsupported_reason():
-        raise SystemExit(reason)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    print("against float64, largest error by dtype and form")
-    figures: dict[str, Any] = {"errors": check()}
-    for dim in (64,) if args.quick else (64, 128):
-        figures[f"{dim} dims"] = table(args.length, dim, args.pairs)
-    if not args.quick:
-        figures["lengths"] = lengths(args.pairs)
-    save("gpu_attention", figures)
-
-
-if __name__ == "__main__":
-    main()
+        keys = 64 if setting.tiny else 32768
+        yield f"{name}, a decoding step with {keys} keys", functools.partial(decoding, name, keys)
+    if not setting.tiny:
+        for length, what in ((32768, "backward"), (131072, "forward")):
+            yield f"FIRE, {length} tokens, {what}", functools.partial(memory, length, what)

@@ -1,7 +1,7 @@
 """Measure on a GPU, in slices of a few minutes that run in any order and keep their results.
 
-    python benchmarks/gpu_day.py [--slice NAME ...] [--minutes 8] [--total-minutes 15] [--folder gpu-day]
-                                 [--device cuda]
+    python benchmarks/gpu_day.py [--slice NAME ...] [--only TEXT] [--minutes 8] [--total-minutes 15]
+                                 [--folder gpu-day] [--device cuda]
     python benchmarks/gpu_day.py --list | --dry-run | --summary
 
 Each slice (gpu_slices.py) is a list of measurements. They are stored one by one in FOLDER/NAME.json, so a slice that is
@@ -12,7 +12,8 @@ others. What was measured with another commit or on another GPU is measured agai
 Begin with `agreement`: only after it has passed do FIRE and `backend="auto"` use the Triton kernels. That, and the
 compiled kernels, are kept in FOLDER/cache.
 
---minutes: the limit of each slice. --total-minutes: no slice begins after that time, and the last one ends with it.
+--only: measure what has this text in its name, such as "8192 tokens, 64 dims". --minutes: the limit of each slice.
+--total-minutes: no slice begins after that time, and the last one ends with it.
 --tiny: small sizes, with which `--device cpu` shows that the script itself works.
 """
 
@@ -27,7 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_slices import SLICES, OutOfTime, Setting
+from gpu_setting import OutOfTime, Setting
+from gpu_slices import SLICES
 from record import header, write
 
 GRACE = 15  # seconds after its limit in which a slice ends by itself
@@ -45,11 +47,11 @@ def is_missing(figure: Figures | None, facts: Figures) -> bool:
     return figure is None or "error" in figure or any(figure[name] != facts[name] for name in ("commit", "gpu"))
 
 
-def measure(setting: Setting, name: str) -> None:
+def measure(setting: Setting, name: str, only: str = "") -> None:
     """Measure what is missing of a slice, in this process, until its deadline."""
     figures, facts = kept(setting, name), header()
     for label, action in SLICES[name](setting):
-        if not is_missing(figures.get(label), facts):
+        if only not in label or not is_missing(figures.get(label), facts):
             continue
         if setting.seconds_left() <= 0:
             print("  no time is left; the same command continues", flush=True)
@@ -80,11 +82,13 @@ def shown(figure: Figures) -> str:
         return f"{value:.4g}" if isinstance(value, float) else str(value)
 
     return ", ".join(
-        f"{name} {one(value)}" for name, value in figure.items() if name not in ("commit", "gpu", "output")
+        f"{name} {one(value)}"
+        for name, value in figure.items()
+        if name not in ("commit", "gpu", "output", "comparisons")
     )
 
 
-def in_a_process(setting: Setting, name: str, seconds: float) -> None:
+def in_a_process(setting: Setting, name: str, only: str, seconds: float) -> None:
     """Run a slice in a process of its own, and end it with its children if it does not end in time."""
     environment, cache = dict(os.environ), setting.folder.absolute() / "cache"
     if setting.device != "cpu":
@@ -95,6 +99,8 @@ def in_a_process(setting: Setting, name: str, seconds: float) -> None:
         "--here",
         "--slice",
         name,
+        "--only",
+        only,
         "--minutes",
         str(seconds / 60),
         "--device",
@@ -127,6 +133,7 @@ def summary(setting: Setting) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slice", action="append", choices=SLICES, help="may be repeated [default: all]")
+    parser.add_argument("--only", default="", help="measure what has this text in its name")
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--total-minutes", type=float, default=float("inf"))
     parser.add_argument("--folder", type=Path, default=Path("gpu-day"))
@@ -148,11 +155,13 @@ def main() -> None:
             print(name)
             figures = kept(setting, name)
             for label, _ in SLICES[name](setting):
+                if args.only not in label:
+                    continue
                 print(f"  {label}" + ("" if is_missing(figures.get(label), facts) else " (stored)"))
     elif args.summary:
         summary(setting)
     elif args.here:
-        measure(setting, names[0])
+        measure(setting, names[0], args.only)
     else:
         end = time.monotonic() + 60 * args.total_minutes
         for name in names:
@@ -161,7 +170,7 @@ def main() -> None:
                 print(f"{name}: no time is left")
                 continue
             print(name, flush=True)
-            in_a_process(setting, name, seconds)
+            in_a_process(setting, name, args.only, seconds)
         summary(setting)
 
 

@@ -4,41 +4,24 @@ Nothing is computed before a function is called, so that the names alone can be 
 """
 
 import functools
-import itertools
+import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from gpu_attention import attention, network_and_decoding, peak, ratio
+from gpu_setting import Figures, Measurement, OutOfTime, Setting
 from torch import Tensor, nn
 
 ROOT = Path(__file__).parents[1]
-Figures = dict[str, Any]
-Measurement = tuple[str, Callable[[], Figures]]
 TRAINED = ("FIRE", "ALiBi", "T5", "RoPE", "NoPE")
 STEPS = ("NoPE", "RoPE", "ALiBi", "T5", "KerpleLog", "Sandwich", "FIRE", "Shaw:values=false", "Sinks")
-
-
-class OutOfTime(Exception):
-    """A measurement was given up, because the time of its slice is over."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    device: str
-    tiny: bool
-    folder: Path
-    deadline: float  # of time.monotonic()
-
-    def seconds_left(self) -> float:
-        return self.deadline - time.monotonic()
 
 
 def run_command(setting: Setting, *words: str) -> Figures:
@@ -60,44 +43,16 @@ def run_command(setting: Setting, *words: str) -> Figures:
 
 def agreement(setting: Setting) -> Iterator[Measurement]:
     """All forms in three dtypes against the reference (lengthwise check)."""
-    words = ("check", "--device", setting.device)
-    if setting.device == "cpu":
-        words = ("check", "nope")
-    yield f"lengthwise {' '.join(words)}", lambda: run_command(setting, *words)
+    words = ["--device", setting.device, "--json"] if setting.device != "cpu" else ["nope", "--json"]
 
+    def check() -> Figures:
+        command = [sys.executable, "-m", "lengthwise", "check", *words]
+        done = subprocess.run(command, text=True, stdout=subprocess.PIPE, cwd=ROOT)
+        answer = json.loads(done.stdout)
+        figures = answer if isinstance(answer, dict) else {"encodings": len(answer)}
+        return figures if not done.returncode else {"error": f"exit code {done.returncode}", **figures}
 
-def attention(setting: Setting) -> Iterator[Measurement]:
-    """Attention with each encoding, SDPA, FlexAttention and a dense bias, relative to ours without an encoding."""
-    from gpu_attention import NAMES, TORCH, Attention, DenseBias, Flex
-
-    kinds: dict[str, Callable[..., Attention]] = {f"torch {name}": functools.partial(Attention, name) for name in TORCH}
-    kinds |= {name: functools.partial(Attention, name) for name in NAMES}
-    kinds |= {f"FlexAttention, {name}": functools.partial(Flex, name) for name in ("NoPE", "ALiBi", "T5")}
-    kinds["dense bias of T5"] = functools.partial(DenseBias, "T5")
-    lengths, dims, sizes = (8192, 2048, 32768), (64, 128), {}
-    if setting.tiny:
-        lengths, dims, sizes = (64,), (16,), {"batch": 1, "heads": 2}
-        kinds = {name: kinds[name] for name in ("T5", "dense bias of T5")}
-
-    @functools.lru_cache(maxsize=1)
-    def ours(length: int, dim: int) -> Attention:
-        return Attention("NoPE", length, dim, device=setting.device, **sizes)
-
-    def compare(make: Callable[..., Attention], length: int, dim: int) -> Figures:
-        from gpu_attention import peak, ratio
-
-        base, other = ours(length, dim), make(length, dim, device=setting.device, **sizes)
-        pairs = 2 if setting.tiny else 7
-        figures: Figures = {
-            what: ratio(getattr(base, what), getattr(other, what), pairs) for what in ("forward", "backward")
-        }
-        if setting.device != "cpu":
-            figures["MiB"] = peak(other.backward)
-        return figures
-
-    for length, dim in itertools.product(lengths, dims):
-        for name, make in kinds.items():
-            yield f"{name}, {length} tokens, {dim} dims", functools.partial(compare, make, length, dim)
+    yield f"lengthwise check {' '.join(words)}", check
 
 
 def autocast(setting: Setting) -> AbstractContextManager[Any]:
@@ -167,8 +122,6 @@ class Step:
 
 
 def steps_in_turn(setting: Setting, base: Step, other: Step) -> Figures:
-    from gpu_attention import peak, ratio
-
     figures = ratio(base, other, 2 if setting.tiny else 5)
     tokens = base.tokens[:, 1:].numel()
     figures["tokens a second"] = 1000 * tokens / figures["ms"]
@@ -359,6 +312,7 @@ def train(setting: Setting) -> Iterator[Measurement]:
 SLICES: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
     "agreement": agreement,
     "attention": attention,
+    "network-decoding": network_and_decoding,
     "steps": training_step,
     "quickstart": quickstart,
     "reach": reach,

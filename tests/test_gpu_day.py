@@ -101,6 +101,15 @@ def test_a_dry_run_measures_nothing(
     assert not (tmp_path / "new").exists()
 
 
+def test_one_part_of_a_slice(gpu_day: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Slice()
+    monkeypatch.setitem(gpu_day.SLICES, "some", some)
+    gpu_day.measure(setting(gpu_day, tmp_path), "some", "b")
+    assert some.measured == "b"
+    gpu_day.measure(setting(gpu_day, tmp_path), "some")
+    assert some.measured == "bac"
+
+
 def run(folder: Path, *words: str) -> str:
     command = [
         sys.executable,
@@ -117,7 +126,7 @@ def run(folder: Path, *words: str) -> str:
 
 @pytest.mark.medium
 def test_slices_run_in_processes_and_continue(tmp_path: Path) -> None:
-    slices = ["--slice", "steps", "--slice", "fox-shaw", "--slice", "train"]
+    slices = ["--slice", "steps", "--slice", "fox-shaw", "--slice", "network-decoding", "--slice", "train"]
     assert "no time is left" in run(tmp_path, *slices, "--total-minutes", "0")
     assert not list(tmp_path.iterdir())
     printed = run(tmp_path, *slices)
