@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from gpu_attention import attention, network_and_decoding, peak, ratio
+from gpu_block_sizes import block_sizes
 from gpu_setting import Figures, Measurement, OutOfTime, Setting
 from torch import Tensor, nn
 
@@ -319,4 +320,5 @@ SLICES: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
     "use": use_encodings,
     "fox-shaw": fox_and_shaw,
     "train": train,
+    "block-sizes": block_sizes,
 }

@@ -52,7 +52,23 @@ GPU_LABELS = {
     "torch cudnn": "PyTorch's cuDNN attention, no encoding",
     "torch efficient": "PyTorch's memory-efficient attention, no encoding",
     "Sinks": "sinks",
-    "dense bias of T5": "T5 as a dense bias, by PyTorch",
+}
+GPU_FORMS = {  # of tests/attention/fused/gpu_cases.py
+    "none": "none",
+    "one": "one segment",
+    "table": "a table of all distances",
+    "short": "a table of few distances",
+    "pieces": "7 segments",
+    "pieces short": "7 segments and a table of few distances",
+    "many": "200 segments",
+    "crooked pieces": "7 segments, of a feature that is not monotonic",
+    "rows": "products with vectors of few distances",
+    "wide rows shared": "products with vectors of all distances, shared by heads",
+    "prefix": "running sums",
+    "prefix sink": "running sums and a sink",
+    "prefix table": "running sums and a table of all distances",
+    "prefix shared": "running sums, shared by heads",
+    "pieces table": "7 segments and a table, head dimensions 1 to 256",
 }
 Rows = list[list[str]]
 TABLES: dict[str, Callable[[Path], str]] = {}
@@ -297,73 +313,36 @@ def blocked_attention(figures: dict[str, Any]) -> Rows:
 # ---- GPU kernels ------------------------------------------------------------------------------------------------
 
 
-PASSES = {"forward": "forward", "backward": "forward and backward"}
-
-
-def gpu_label(name: str) -> str:
-    return GPU_LABELS.get(name, label(name))
-
-
-def times_by(figures: dict[str, Any], columns: dict[str, tuple[str, str]]) -> tuple[Rows, dict[str, Any]]:
-    """Return a row for each kind of attention, with the medians of columns: the end of a name, and a pass.
-
-    Also return the measurements of the first column by the kind.
-    """
-    names = dict.fromkeys(name.rsplit(", ", 2)[0] for name in figures)
-    rows = [["encoding", *columns]]
-    first: dict[str, Any] = {}
-    for name in names:
-        entries = [(figures.get(f"{name}, {end}", {}), what) for end, what in columns.values()]
-        cells = [figure(entry[what]["median"]) if what in entry else "" for entry, what in entries]
-        if any(cells):
-            rows.append([gpu_label(name), *cells])
-            first[gpu_label(name)] = entries[0][0]
-    return rows, first
-
-
-@table("gpu_day-attention")
+@table("gpu_attention")
 def gpu_attention(figures: dict[str, Any]) -> Rows:
-    columns = {
-        f"{text}, {dim} dims": (f"8192 tokens, {dim} dims", what) for dim in (64, 128) for what, text in PASSES.items()
-    }
-    rows, first = times_by(figures, columns)
-    memory = (f"{entry['MiB']:,.0f}" if "MiB" in entry else "" for entry in first.values())
-    return [[*row, last] for row, last in zip(rows, ("MiB, 64 dims", *memory), strict=True)]
+    dims, passes = ("64 dims", "128 dims"), {"forward": "forward", "backward": "forward and backward"}
+    rows = [["encoding", *(f"{text}, {dim}" for dim in dims for text in passes.values()), "peak memory, 64 dims"]]
+    rows.append([label("NoPE"), *["1.00"] * 5])
+    for name, entry in figures[dims[0]].items():
+        if isinstance(entry, dict):
+            medians = [figures[dim][name][what]["median"] for dim in dims for what in passes]
+            rows.append([GPU_LABELS.get(name, label(name)), *map(figure, medians), figure(entry["memory"])])
+    return rows
 
 
-@table("gpu_day-attention")
+@table("gpu_attention")
 def gpu_lengths(figures: dict[str, Any]) -> Rows:
-    return times_by(figures, {f"{n:,} tokens": (f"{n} tokens, 64 dims", "backward") for n in (2048, 8192, 32768)})[0]
-
-
-@table("gpu_day-network-decoding")
-def gpu_network(figures: dict[str, Any]) -> Rows:
     rows = [["what", "time, relative", "MiB"]]
-    for name, entry in figures.items():
-        memory = f"{entry['MiB']:,.0f}" if "MiB" in entry else ""
-        rows.append([name, figure(entry["median"]) if "median" in entry else "", memory])
+    for name, value in figures["lengths"].items():
+        is_ratio = isinstance(value, dict)
+        text = name.removesuffix(", MiB").removesuffix(", of ours")
+        rows.append([text, figure(value["median"]) if is_ratio else "", "" if is_ratio else f"{value:,.0f}"])
     return rows
 
 
-@table("gpu_day-steps")
-def gpu_steps(figures: dict[str, Any]) -> Rows:
-    rows = [["encoding", "step, relative", "tokens a second", "MiB"]]
-    for name, entry in figures.items():
-        if "median" in entry:
-            cells = figure(entry["median"]), f"{entry['tokens a second']:,.0f}", f"{entry['MiB']:,.0f}"
-            rows.append([gpu_label(name.split(", ")[0]), *cells])
-    return rows
-
-
-@table("gpu_day-agreement")
+@table("gpu_attention")
 def gpu_agreement(figures: dict[str, Any]) -> Rows:
-    (check,) = figures.values()
     dtypes = ("float32", "bfloat16", "float16")
-    errors: dict[str, dict[str, list[float]]] = {}
-    for one in check["comparisons"]:
-        biases = " and ".join(one["biases"]) or "no bias"
-        errors.setdefault(biases, {}).setdefault(one["dtype"], []).append(one["error"])
-    return [["form of the bias", *dtypes], *([n, *(f"{max(e[t]):.1e}" for t in dtypes)] for n, e in errors.items())]
+    forms = dict.fromkeys(name.split(" ", 1)[1] for name in figures["errors"])
+    rows = [["form of the bias", *dtypes]]
+    for form in forms:
+        rows.append([GPU_FORMS[form], *(f"{figures['errors'][f'{dtype} {form}']:.1e}" for dtype in dtypes)])
+    return rows
 
 
 @table("gpu_errors-128", "gpu_errors-1024")
