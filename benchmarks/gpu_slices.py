@@ -4,7 +4,6 @@ Nothing is computed before a function is called, so that the names alone can be 
 """
 
 import functools
-import json
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,7 @@ TRAINED = ("FIRE", "ALiBi", "T5", "RoPE", "NoPE")
 STEPS = ("NoPE", "RoPE", "ALiBi", "T5", "KerpleLog", "Sandwich", "FIRE", "Shaw:values=false", "Sinks")
 
 
-def run_command(setting: Setting, *words: str) -> Figures:
+def run_command(*words: str) -> Figures:
     """Run a command of lengthwise, show its output, and return its end."""
     lines: list[str] = []
     command = [sys.executable, "-m", "lengthwise", *words]
@@ -43,17 +42,24 @@ def run_command(setting: Setting, *words: str) -> Figures:
 
 
 def agreement(setting: Setting) -> Iterator[Measurement]:
-    """All forms in three dtypes against the reference (lengthwise check)."""
-    words = ["--device", setting.device, "--json"] if setting.device != "cpu" else ["nope", "--json"]
+    """All forms in three dtypes against the reference, by the kind of bias; then `lengthwise check`, which records it.
 
-    def check() -> Figures:
-        command = [sys.executable, "-m", "lengthwise", "check", *words]
-        done = subprocess.run(command, text=True, stdout=subprocess.PIPE, cwd=ROOT)
-        answer = json.loads(done.stdout)
-        figures = answer if isinstance(answer, dict) else {"encodings": len(answer)}
-        return figures if not done.returncode else {"error": f"exit code {done.returncode}", **figures}
+    Compiled kernels are kept in the folder, so the command compiles nothing again.
+    """
+    from lengthwise.conformance import gpu_kernels, gpu_table
 
-    yield f"lengthwise check {' '.join(words)}", check
+    def compare(forms: list[gpu_kernels.Form]) -> Figures:
+        comparisons = gpu_table.compare(torch.device(setting.device), lambda form: None, forms)
+        figures: Figures = {"largest error": max(one.error for one in comparisons.values())}
+        figures["errors"] = {str(form): one.error for form, one in comparisons.items()}
+        failures = [f"{form}: {one.failure}" for form, one in comparisons.items() if one.failure]
+        return figures | ({"error": "; ".join(failures)} if failures else {})
+
+    for biases in gpu_kernels.BIASES[: 2 if setting.tiny else None]:
+        forms = [form for form in gpu_kernels.FORMS if form.biases == biases][: 1 if setting.tiny else None]
+        yield f"agreement, {gpu_kernels.bias_names(biases)}", functools.partial(compare, forms)
+    words = ("check", "--device", setting.device) if setting.device != "cpu" else ("check", "nope")
+    yield f"lengthwise {' '.join(words)}", lambda: run_command(*words)
 
 
 def autocast(setting: Setting) -> AbstractContextManager[Any]:
@@ -174,7 +180,7 @@ def quickstart(setting: Setting) -> Iterator[Measurement]:
     study = ["benchmarks/stand_in.py", "--set", "runs=2", "--set", "seconds=0"] if setting.tiny else ["quickstart"]
     results = str(setting.folder.absolute() / "quickstart")
     words = ["run", *study, "--device", setting.device, "--workers", "1" if setting.tiny else "2", "--results"]
-    yield f"lengthwise {' '.join(words)} quickstart", lambda: run_command(setting, *words, results)
+    yield f"lengthwise {' '.join(words)} quickstart", lambda: run_command(*words, results)
 
 
 def reach(setting: Setting) -> Iterator[Measurement]:
@@ -189,7 +195,7 @@ def reach(setting: Setting) -> Iterator[Measurement]:
         small_model(folder, 128 if setting.tiny else 4096)
         text.write_bytes(python_text())
         out = str(setting.folder.absolute() / "model.reach.jsonl")
-        return run_command(setting, "reach", str(folder), "--text", str(text), "--out", out, *words)
+        return run_command("reach", str(folder), "--text", str(text), "--out", out, *words)
 
     yield f"lengthwise reach model {' '.join(words)}", run
 

@@ -3,7 +3,7 @@
 import json as json_text
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import count
@@ -44,17 +44,19 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
     return 0 if passed else 1
 
 
-def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, Comparison]:
-    """Compare all forms. All cores are used, most of the time to compile."""
+def compare(
+    device: torch.device, on_result: Callable[[Form], None], forms: Sequence[Form] = FORMS
+) -> dict[Form, Comparison]:
+    """Compare these forms, with up to 16 processes, which spend most of the time on compiling."""
     try:
-        comparisons = run_in_processes(partial(_compare, device), FORMS, on_result)
+        comparisons = run_in_processes(partial(_compare, device), forms, on_result)
     except BrokenProcessPool as error:
         raise ConfigError(
             "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel "
             "crashed, and backend='auto' is right to use another backend, or the system stopped the process, and you "
             "can try again"
         ) from error
-    return dict(zip(FORMS, comparisons, strict=True))
+    return dict(zip(forms, comparisons, strict=True))
 
 
 def _compare(device: torch.device, form: Form) -> Comparison:
