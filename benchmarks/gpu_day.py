@@ -81,11 +81,8 @@ def shown(figure: Figures) -> str:
             return f"({shown(value)})"
         return f"{value:.4g}" if isinstance(value, float) else str(value)
 
-    return ", ".join(
-        f"{name} {one(value)}"
-        for name, value in figure.items()
-        if name not in ("commit", "gpu", "output", "comparisons")
-    )
+    hidden = ("commit", "gpu", "output", "errors")
+    return ", ".join(f"{name} {one(value)}" for name, value in figure.items() if name not in hidden)
 
 
 def in_a_process(setting: Setting, name: str, only: str, seconds: float) -> None:

@@ -345,6 +345,27 @@ def gpu_agreement(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("gpu_day-block-sizes")
+def gpu_kernels(figures: dict[str, Any]) -> Rows:
+    kernels = {
+        "attend": "forward",
+        "query_gradients": "gradient of q",
+        "key_gradients": "gradients of k and v",
+        "distance_gradients": "by distance",
+    }
+    rows = [["encoding", *kernels.values(), "all kernels", "relative to no encoding", "with the sizes before"]]
+    plain: dict[str, tuple[float, float]] = {}
+    for name, entry in figures.items():
+        encoding, _, dims = name.split(", ")
+        fastest = {k: min(t for t in entry[k].values() if isinstance(t, float)) for k in kernels if k in entry}
+        before, change = entry["all kernels"], sum(entry[k]["as chosen"] - time for k, time in fastest.items())
+        plain.setdefault(dims, (before - change, before))
+        cells = [figure(fastest.get(k)) for k in kernels]
+        cells += [f"{before - change:.1f}", figure((before - change) / plain[dims][0]), figure(before / plain[dims][1])]
+        rows.append([f"{label(encoding)}, {dims}", *cells])
+    return rows
+
+
 @table("gpu_errors-128", "gpu_errors-1024")
 def gpu_errors(short: dict[str, Any], long: dict[str, Any]) -> Rows:
     dtypes = ("float32", "bfloat16", "float16")
