@@ -26,6 +26,7 @@ least the given multiple of the training length:
   manipulation to 2 times. NoPE, T5, FIRE and KERPLE have at least 0.8 of the tokens of bucket sort at 8 times, RoPE has
   less than 0.5.
 - Steps: RoPE learns most of the tasks in the fewest steps. NoPE learns at most 8 of the 11 tasks with a threshold.
+- Recall is scored by query since then, and was scored by all eight queries of a prompt in the trials.
 - Over all tasks no encoding is the best or not significantly worse than the best on more than 10 of 13.
 Outcome: not run yet.
 Cost: about 8 hours of two CPU cores (estimated from single trainings).

@@ -2,10 +2,10 @@
 
 Question: does any encoding outside of the core (core.py) keep a task further beyond the training length than RoPE?
 Tasks: prose, copying, addition and conjunctions in context, with the settings of battery_tasks.py.
-Encodings: all that core.py leaves out, and RoPE for comparison. Those that change trained rotations (`EXTENSIONS`) are
-evaluated on the weights of the RoPE runs, without training, with the factor 8 where they have one. All others are
-trained, so a new encoding joins by its line in the library's list. Temperatures and sinks are trained alone, so each
-of them is NoPE with this addition.
+Encodings: all that core.py leaves out but M-RoPE, which is RoPE on text, and RoPE for comparison. Those that change
+trained rotations (`EXTENSIONS`) are evaluated on the weights of the RoPE runs, without training, with the factor 8
+where they have one. All others are trained, so a new encoding joins by its line in the library's list. Temperatures
+and sinks are trained alone, so each of them is NoPE with this addition.
 
 Expectation (written before the first run):
 - Prose, on the same targets at eight times the training length: of the extensions, DCA, ReRoPE, Self-Extend and dynamic
@@ -40,6 +40,7 @@ from lengthwise.encodings import (
     DynamicYaRN,
     Llama3,
     LongRoPE,
+    MRoPE,
     NTKAware,
     NTKByParts,
     ReRoPE,
@@ -53,7 +54,7 @@ TASKS = "prose,copy,addition,conjunction"
 FACTOR = 8.0  # the longest evaluation, in training lengths
 WITH_FACTOR = (PI, NTKAware, NTKByParts, YaRN, Llama3, LongRoPE)
 EXTENSIONS = (*WITH_FACTOR, DynamicNTK, DynamicYaRN, SelfExtend, ReRoPE, DCA, STRING)
-TRAINED = (RoPE, *(encoding for encoding in ENCODINGS if encoding not in {*CORE, *EXTENSIONS}))
+TRAINED = (RoPE, *(encoding for encoding in ENCODINGS if encoding not in {*CORE, *EXTENSIONS, MRoPE}))
 
 
 def extended(runs: Sequence[Run]) -> tuple[Run, ...]:

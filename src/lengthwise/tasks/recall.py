@@ -1,7 +1,7 @@
 """Recall: the value of one of many keys."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.base import Baseline, Batch
+from lengthwise.metrics import TOKEN_ACCURACY, Metric
+from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, mean_over
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask, combinations
 from lengthwise.values import shown
@@ -40,13 +41,15 @@ class Recall(SequenceTask):
         targets  k7  v2 k1 v5 k4 v5 ?  k1 k7 SEP k1  v5 k7 v2 EOS
                                                  ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
 
-    The score is exact match. Chance is more than 1 / `values`: whoever answers with the most frequent value of the
-    prompt needs neither keys nor positions, and is right in 26, 19, 15 and 12 % of the questions with 8, 16, 32 and 64
-    pairs and 16 values. Models are compared with this baseline. Train and test share no question, see `SequenceTask`.
+    The score is exact match. With several queries it is the share of queries whose value is correct under teacher
+    forcing, and exact matches of the whole answer are stored beside it. Chance is more than 1 / `values`: whoever
+    answers with the most frequent value of the prompt needs neither keys nor positions, and is right in 26, 19, 15 and
+    12 % of the queries with 8, 16, 32 and 64 pairs and 16 values. Models are compared with this baseline. Train and
+    test share no question, see `SequenceTask`.
 
     Source: the associative recall of Graves et al. 2014, "Neural Turing Machines", and of Arora et al. 2023, "Zoology:
     Measuring and Improving Recall in Efficient Language Models".
-    Differs: the latter asks for many keys in one sequence, and scores each.
+    Differs: the latter asks for keys between the pairs; here all queries follow them.
     """
 
     version: ClassVar[int] = 2
@@ -57,6 +60,11 @@ class Recall(SequenceTask):
         self.check({"keys": keys, "values": values, "depth": depth, "queries": queries})
         self.keys, self.values, self.depth, self.queries = keys, values, depth, queries
         super().__init__([*(f"k{n}" for n in range(keys)), *(f"v{n}" for n in range(values)), ASK])
+        self.metric = self.metric_of({"queries": queries})
+
+    @classmethod
+    def metric_of(cls, settings: Mapping[str, Any]) -> Metric:
+        return TOKEN_ACCURACY if settings["queries"] > 1 else cls.metric
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -109,8 +117,33 @@ class Recall(SequenceTask):
         assert self.depth is not None
         return math.floor(self.depth * (length - 1) + 0.5 + 1e-9)  # 0.58 * 25 is 14.499999999999998
 
+    def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+        if self.queries == 1:
+            return super().score(logits, batch)
+        best = logits.max(-1)
+        is_value = batch.scored & (batch.targets >= self.keys) & (batch.targets < self.keys + self.values)
+        share = mean_over((best.indices == batch.targets).double(), is_value)
+        return share.masked_fill((best.values.isnan() & batch.scored).any(1), torch.nan)
+
+    def further_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> dict[str, Float[Tensor, " b"]]:
+        return {} if self.queries == 1 else {"exact match": exact_match(logits, batch)}
+
+    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
+        """Grade generated answers: with several queries, by the share of values at the right places."""
+        whole = super().grade(generated, batch)
+        if self.queries == 1:
+            return whole
+        shares = [
+            sum(word == correct for word, correct in zip(words[1::2], answer[1::2], strict=False)) / self.queries
+            for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)
+        ]
+        scores = torch.tensor(shares, dtype=torch.float64)
+        return GradedAnswers(scores, {"exact match": whole.scores}, whole.unreadable)
+
     def baselines(self) -> list[Baseline]:
         frequent = Baseline(name="most frequent value", scores=self._most_frequent_value, floor=True)
+        if self.queries > 1:
+            return [frequent]
         others = super().baselines()  # none if a subclass has another metric
         return [*others, frequent] if others else []
 
@@ -124,7 +157,7 @@ class Recall(SequenceTask):
         is_most = (count == count.amax(1, keepdim=True))[:, None]
         # All pairs with one value have the same count, so the share of pairs is that of values.
         is_right = is_most & (values[:, None] == answers[:, :, None])
-        return (is_right.sum(2) / is_most.sum(2)).prod(1, keepdim=True)
+        return (is_right.sum(2) / is_most.sum(2)).mean(1, keepdim=True)
 
     def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], indices: Int[Tensor, "b q"]) -> Pairs:
         words = torch.stack([keys, values + self.keys], 2).flatten(1)
