@@ -1,6 +1,7 @@
 """The scores in benchmarks/results, which generated pages quote, as findings of studies."""
 
 import json
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def findings_of(panel: dict[str, Any], scores: list[dict[str, Any]]) -> TaskFind
     for row in scores:
         if row["key"] in keys and flat(row["asked"].get("shift", {}), SHIFTED) == shift:
             score = {name: row[name] for name in ("key", "seed", "mean", "standard_error", "n")}
-            by_label[row["label"]][row["length"]].append(Estimate(**score))
+            finite = {name: math.nan if value is None else value for name, value in score.items()}  # JSON has no NaN
+            by_label[row["label"]][row["length"]].append(Estimate(**finite))
 
     def point(length: int, seeds: list[Estimate]) -> Point:
         return Point(

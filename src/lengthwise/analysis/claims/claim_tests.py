@@ -13,15 +13,15 @@ from lengthwise.analysis.claims.evidence import Evidence, Rows
 from lengthwise.analysis.claims.scores import (
     CONTRADICTED,
     HOLDS,
-    LEARNED,
-    PERFECTIBLE,
     UNDECIDED,
     Scores,
     Verdict,
     find,
     find_learned,
+    needed_score,
     not_learned,
     quantity,
+    reaches,
 )
 from lengthwise.analysis.estimates import Interval, over_seeds
 from lengthwise.analysis.numbers import figure, times
@@ -269,7 +269,8 @@ class Learns(Test):
             f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from "
             f"{figure(min(values))} to {figure(max(values))}, {scores.counts}"
         )
-        if scores.task.metric.name in PERFECTIBLE and min(values) < LEARNED <= max(values):
+        needed = needed_score(scores.task)
+        if needed is not None and len({reaches(scores.task, value, needed) for value in values}) == 2:
             return Outcome(UNDECIDED, f"{sentence}; the seeds disagree")
         if (not_learned(scores) is None) == self.is_learned:
             return Outcome(HOLDS, sentence)

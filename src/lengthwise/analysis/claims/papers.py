@@ -20,6 +20,7 @@ COUPLED_ADDITION = Rows("coupling/small", "Addition(reverse=True, pad=True)")
 TUNED = " from RoPE (100 steps at 1024)"
 BY_PARTS, AWARE = "NTKByParts(factor=4.0)", "NTKAware(factor=4.0)"
 PI, YARN = "PI(factor=4.0)", "YaRN(factor=4.0)"
+XPOS = "XPos(scale_base=32.0, max_length=512)"  # its settings in the battery, on text
 DROPPED = "NoPE from RoPE (100 steps)"
 
 CLAIMS = (
@@ -42,7 +43,11 @@ CLAIMS = (
         text="xPos extrapolates to longer texts, and RoPE does not (the paper adds attention in blocks, which is not "
         "included here).",
         source="Sun et al. 2023 (xPos), Table 1",
-        tests=(Better("XPos", "RoPE", TEXT_OF_OTHERS, 8), Falls("RoPE", TEXT_OF_OTHERS, 8)),
+        tests=(
+            Keeps(XPOS, TEXT_OF_OTHERS, 8),
+            Better(XPOS, "RoPE", TEXT_OF_OTHERS, 8),
+            Falls("RoPE", TEXT_OF_OTHERS, 8),
+        ),
     ),
     Claim(
         name="dape-1",
@@ -52,8 +57,8 @@ CLAIMS = (
     ),
     Claim(
         name="dape-2",
-        text="DAPE is better than encodings without content at longer lengths (trained on 128 tokens, evaluated on "
-        "8,192).",
+        text="DAPE is better than encodings without content at longer lengths: published at 64 times the training "
+        "length (trained on 128 tokens, evaluated on 8,192), tested here at 8 times.",
         source="Zheng et al. 2024 (DAPE), abstract",
         tests=tuple(Better("DAPE", other, TEXT, 8) for other in ("RoPE", "ALiBi", "KerpleLog", "FIRE")),
     ),
@@ -71,7 +76,7 @@ CLAIMS = (
     ),
     Claim(
         name="cope-2",
-        text="CoPE improves the perplexity of language models.",
+        text="CoPE improves the perplexity of language models (tested here against RoPE only).",
         source="Golovneva et al. 2024 (CoPE), abstract",
         tests=(Better("CoPE", "RoPE", TEXT_OF_OTHERS, 1),),
     ),
@@ -95,7 +100,8 @@ CLAIMS = (
     ),
     Claim(
         name="pope-2",
-        text="PoPE extrapolates better than YaRN, although YaRN is fine-tuned (here it is not).",
+        text="PoPE extrapolates better than YaRN, although YaRN is fine-tuned. Here YaRN is not fine-tuned, so “holds "
+        "here” is the weaker statement that PoPE is better than YaRN without training.",
         source="Gopalakrishnan et al. 2025 (PoPE), abstract",
         tests=(Better("PoPE", "YaRN(factor=8.0) from RoPE", TEXT_OF_OTHERS, 8),),
     ),
@@ -114,7 +120,8 @@ CLAIMS = (
     ),
     Claim(
         name="stick-breaking-1",
-        text="Trained on 2,048 tokens, stick-breaking attention still retrieves at 16,384, eight times as many.",
+        text="Trained on 2,048 tokens, stick-breaking attention still retrieves at 16,384, eight times as many. The "
+        "notes state no score; tested here as no significant loss in the share of queries that are answered correctly.",
         source="Tan et al. 2025 (stick-breaking), as summarized in the project's notes",
         tests=(Keeps("StickBreaking", RECALL, 8),),
     ),

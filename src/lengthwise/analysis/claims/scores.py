@@ -10,6 +10,7 @@ from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import Point, Series, TaskFindings
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.analysis.ranks import over_lengths, overall
+from lengthwise.analysis.reading import margin
 from lengthwise.metrics import ENTITY_F1, EXACT_MATCH, TOKEN_ACCURACY
 
 Verdict = Literal["holds here", "contradicted at this scale", "cannot tell", "not tested"]
@@ -150,12 +151,34 @@ def not_learned(scores: Scores) -> str | None:
         return f"{series.label} has no score at the training length"
     length = counted(point.length, task.unit)
     where = f"{series.label} has {figure(point.mean)} {quantity(task)} at {length}, the training length"
-    if task.metric.name in PERFECTIBLE:
-        return f"{where}, and {LEARNED:g} are needed" if point.mean < LEARNED else None
+    if (needed := needed_score(task)) is not None:
+        least = "" if task.metric.better == "higher" else "at most "
+        return None if reaches(task, point.mean, needed) else f"{where}, and {least}{needed:.3g} are needed"
     floor = task.unbeaten_floor(point, by_interval=True)
     if floor is None:
         return None
     return f"{where}, not clearly better than the baseline “{floor.label}” ({figure(floor.scores[point.length])})"
+
+
+def needed_score(task: TaskFindings) -> float | None:
+    """Return the mean score at the training length from which a task counts as learned; None where floors decide.
+
+    Where the question determines the answer, it is `LEARNED`. Otherwise it is the score that ends the trainings
+    (`StopWhenLearned`), made worse by the report's limit for "no significant loss", because the examples that ended a
+    training are not those of the test. Trainings that do not end early have no such score.
+    """
+    if task.metric.name in PERFECTIBLE:
+        return LEARNED
+    stop: float | None = task.settings.get("training.stop.score")
+    if stop is None or task.reference_length is None:
+        return None
+    tolerance = margin(task, task.reference_length)
+    return stop + tolerance if task.metric.better == "lower" else stop - tolerance
+
+
+def reaches(task: TaskFindings, score: float, needed: float) -> bool:
+    """Return whether a score is at least as good as the needed one."""
+    return score <= needed if task.metric.better == "lower" else score >= needed
 
 
 def quantity(task: TaskFindings) -> str:

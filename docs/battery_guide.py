@@ -1,0 +1,133 @@
+"""The page which-encoding.md: which encoding to take for a purpose, from the results of the battery."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from battery_results import (
+    LIMIT,
+    MEASURED_COSTS,
+    TaskResult,
+    compare_with,
+    cost_texts,
+    filled,
+    labels_of,
+    sizes,
+    table,
+    training_cost,
+)
+
+from lengthwise.values import join_names
+
+NAMED = 3  # equally good encodings of a row
+FAMILIES = {  # by purpose, the tasks that stand for it
+    "long text": ("prose", "code"),
+    "exact copying and retrieval": ("copying", "reversing", "recall"),
+    "arithmetic and algorithms": ("addition", "sorting", "parity"),
+    "learning in context": ("linear regression", "conjunctions"),
+    "formal languages": ("even pairs", "stack manipulation", "bucket sort"),
+}
+
+GUIDE = """\
+For each purpose: what to take, the evidence, what it costs, and what could not be told. The table is generated from the
+scores of [the battery](battery.md): {encodings} encodings in small models on {tasks} tasks, with {seeds} seeds.
+
+- Only tasks count that at least half of the encodings have learned.
+- An encoding is **equally good** on a task if its mean score beyond the training length is the best, or is
+  [shown to be](battery.md#which-differences-are-significant) at most {limit} worse than the best.
+- Of the encodings that are equally good on more than half of the tasks of a purpose, the three with the fastest
+  training step are named, the fastest first.
+- If there are none, the row names the encoding with the highest mean reciprocal rank by the mean scores. Then a cheaper
+  encoding may be as good, but these scores do not show it. The last column lists those that are not significantly worse
+  than the best on more than half of the tasks. That is a lack of evidence, and not a recommendation.
+"""
+
+AFTER = """\
+Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measures them on your machine.
+
+**Your model exists already and has RoPE?** Then the question is how to stretch it. `lengthwise extend MODEL` compares
+the methods in your model and on your text ([Hugging Face models](huggingface.md)).
+
+**Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Neither a success nor a failure of
+these small models shows what a large model will do.
+"""
+
+
+def guide(results: Sequence[TaskResult], others: Sequence[TaskResult], note: str) -> str:
+    """Return the guide: for each purpose, what to take, the evidence, the cost, and what could not be told."""
+    rows = [purpose(name, [r for r in results if r.title in tasks]) for name, tasks in FAMILIES.items()]
+    rows += [extension(others), purpose("no idea yet", results)]
+    head = ["for", "take", "evidence", f"costs ({', '.join(MEASURED_COSTS.values())})", "could not be told"]
+    text = filled(GUIDE.format(limit=LIMIT, **sizes(results)))
+    return "\n\n".join([note, "# Which encoding to take", text, table(head, rows), AFTER])
+
+
+def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
+    """Return the row of the guide for a purpose: equally good encodings by their cost, or the best one by mean."""
+    judged = [r for r in results if r.is_judged and r.order]
+    left_out = [r.title for r in results if r not in judged]
+    if not judged:
+        return [name, "none", "no task was learned by at least half of the encodings", "", ""]
+    ranks = {label: statistics.fmean(reciprocal_rank(r, label) for r in judged) for label in labels_of(judged)}
+    good = on_most(judged, lambda r: r.as_good)
+    if good:
+        names = sorted(good, key=lambda label: (training_cost(label), -ranks[label]))[:NAMED]
+        evidence = [f"{label}: equally good on {good[label]} of {counted(judged)}" for label in names]
+    else:
+        names = [max(ranks, key=lambda label: ranks[label])]
+        evidence = [f"{names[0]}: a mean reciprocal rank of {ranks[names[0]]:.2f} on {counted(judged)}"]
+    evidence += [f"{r.title}: {r.score_text(names[0])}" for r in judged]
+    undecided = [label for label in on_most(judged, lambda r: r.not_worse) if label not in good and label not in names]
+    untold = [f"not significantly worse than the best: {join_names(undecided)}"] if undecided else []
+    untold += [f"fewer than half of the encodings learned {join_names(left_out)}"] if left_out else []
+    return [name, join_names(names), "<br>".join(evidence), priced(names), "<br>".join(untold)]
+
+
+def on_most(results: Sequence[TaskResult], labels: Callable[[TaskResult], Sequence[str]]) -> dict[str, int]:
+    """Return the encodings that are among these labels in more than half of the results, with the number of results."""
+    counts = Counter(label for result in results for label in labels(result))
+    return {label: count for label, count in counts.items() if count > len(results) / 2}
+
+
+def reciprocal_rank(result: TaskResult, label: str) -> float:
+    """Return 1 / rank by the mean over all longer lengths; 0 for an encoding that has not learned the task."""
+    return 1 / (result.order.index(label) + 1) if label in result.order else 0.0
+
+
+def extension(others: Sequence[TaskResult]) -> list[str]:
+    """Return the row of the guide about encodings that stretch the trained rotations of RoPE without training.
+
+    For each task that RoPE has learned, the one to take is that with the best mean over all longer lengths among those
+    that are significantly better than RoPE itself.
+    """
+    name, taken, evidence, without = "extending a trained RoPE model", dict[str, list[str]](), list[str](), list[str]()
+    judged = [result for result in others if "RoPE" in result.order and methods(result)]
+    if not judged:
+        reason = "RoPE has learned none of the tasks" if others else "`lengthwise run battery/others` is not stored yet"
+        return [name, "none", reason, "", ""]
+    for result in judged:
+        scores = {label: result.scores[label] for label in methods(result)}
+        verdicts = compare_with(result.scores["RoPE"], scores, result.task.metric.better)
+        best = next((label for label in scores if verdicts[label] > 0), None)
+        evidence.append(f"{result.title}: {result.score_text(best or next(iter(scores)))}; {result.score_text('RoPE')}")
+        if best is None:
+            without.append(result.title)
+        else:
+            taken.setdefault(best, []).append(result.title)
+    untold = [f"no method is significantly better than RoPE itself on {join_names(without)}"] if without else []
+    untold += ["the methods were not compared with each other", "a model of this size says little about a large one"]
+    take = [f"{label} ({join_names(tasks)})" for label, tasks in taken.items()]
+    return [name, ", ".join(take) or "none", "<br>".join(evidence), priced(list(taken)), "; ".join(untold)]
+
+
+def methods(result: TaskResult) -> list[str]:
+    """Return the encodings that were put into trained weights without training, the best mean first."""
+    return [label for label in result.order if not any(run["steps"] for run in result.runs_of(label))]
+
+
+def counted(results: Sequence[TaskResult]) -> str:
+    return f"{len(results)} task{'s' if len(results) > 1 else ''}"
+
+
+def priced(labels: Sequence[str]) -> str:
+    return "<br>".join(f"{label}: {', '.join(cost_texts(label))}" for label in labels if any(cost_texts(label)))

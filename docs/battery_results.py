@@ -1,0 +1,304 @@
+"""What the stored rows of studies/battery/ show about each task: who has learned it, who is best, who is as good."""
+
+import math
+import re
+import statistics
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from stored_rows import stored_studies, tasks_of
+
+from lengthwise.analysis import TaskFindings
+from lengthwise.analysis.claims.scores import Scores, not_learned
+from lengthwise.analysis.findings import Series
+from lengthwise.analysis.ranks import over_lengths, overall
+from lengthwise.analysis.reading import MARGIN, margin
+from lengthwise.analysis.statistics.paired import LEVEL, Comparison, compare_all, holm
+from lengthwise.analysis.statistics.study import of_task
+from lengthwise.measurements.answer_file import read
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE, OTHERS = "battery: core", "battery: others"
+COST_FILE = ROOT / "benchmarks" / "results" / "battery-cost.jsonl"  # lengthwise bench ENCODINGS --out
+COST_LENGTH = 2048  # tokens
+MEASURED_COSTS = {"training_ratio": "training step", "memory_ratio": "memory", "decoding_ratio": "decoded token"}
+EQUALLY_GOOD = 0.02  # nats per byte, a share of correct answers, or a share of the error of always answering 0
+LIMIT = (
+    f"{EQUALLY_GOOD:g} nats per byte of text, {100 * EQUALLY_GOOD:g} percentage points, or {100 * EQUALLY_GOOD:g} % of "
+    "the squared error of always answering 0"
+)
+STOP = "training.stop.score"  # the setting that ends trainings
+TITLES = {  # of tasks on the pages, by the text or the class
+    "python:docstrings": "prose",
+    "python:source": "code",
+    "Copy": "copying",
+    "Reverse": "reversing",
+    "Recall": "recall",
+    "Addition": "addition",
+    "Sorting": "sorting",
+    "Parity": "parity",
+    "LinearRegression": "linear regression",
+    "Conjunction": "conjunctions",
+    "EvenPairs": "even pairs",
+    "StackManipulation": "stack manipulation",
+    "BucketSort": "bucket sort",
+}
+
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one task shows about the encodings that were trained on it.
+
+    `runs`: by key, the stored facts of each run, such as its `steps` and its `learning_rate`.
+    """
+
+    title: str
+    task: TaskFindings
+    runs: Mapping[str, Mapping[str, Any]]
+
+    @cached_property
+    def reasons(self) -> dict[str, str | None]:
+        """Return, for each encoding, why it has not learned the task, or None if it has."""
+        return {s.label: not_learned(Scores(self.task, s, None)) for s in self.task.series}
+
+    @cached_property
+    def learned(self) -> list[Series]:
+        return [s for s in self.task.series if self.reasons[s.label] is None]
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether at least half of the encodings have learned the task."""
+        return len(self.learned) >= len(self.task.series) / 2
+
+    @cached_property
+    def scores(self) -> dict[str, dict[int, float]]:
+        """Return the scores over all longer lengths of the encodings that have learned the task, by seed."""
+        scores = {s.label: overall(self.task, s, "longer") for s in self.learned}
+        return {label: by_seed for label, by_seed in scores.items() if by_seed}
+
+    @cached_property
+    def order(self) -> list[str]:
+        """Return the encodings that have learned the task, the one with the best mean over all longer lengths first."""
+        return sorted(self.scores, key=lambda label: self.sign * statistics.fmean(self.scores[label].values()))
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.task.metric.better == "lower" else -1
+
+    @cached_property
+    def not_worse(self) -> list[str]:
+        """Return the encoding with the best mean over all longer lengths, and those that are not significantly worse.
+
+        The correction is for the comparisons with the best one. Because the same scores say which one that is, one of
+        several equally good encodings is called worse with a probability above 0.05. For each of them alone it is less,
+        so this list seldom lacks the encoding that is truly the best.
+        """
+        verdicts = self.compared_with_best(0.0)
+        return [label for label in self.order if verdicts.get(label, 0) >= 0]
+
+    @cached_property
+    def as_good(self) -> list[str]:
+        """Return the encoding with the best mean over all longer lengths, and those shown to be at most `limit` worse.
+
+        Their scores plus the limit are significantly better than those of the best one (a test of non-inferiority).
+        """
+        verdicts = self.compared_with_best(self.limit)
+        return [label for label in self.order if label == self.order[0] or verdicts[label] > 0]
+
+    @property
+    def limit(self) -> float:
+        """Return the loss, in the units of the metric, up to which an encoding counts as equally good."""
+        return EQUALLY_GOOD / MARGIN * margin(self.task, self.task.reference_length or self.task.train_length)
+
+    def compared_with_best(self, handicap: float) -> dict[str, int]:
+        """Compare all others with the best one, after its scores were made worse by `handicap` (`compare_with`)."""
+        if not self.order:
+            return {}
+        best, *others = self.order
+        reference = {seed: score + self.sign * handicap for seed, score in self.scores[best].items()}
+        return compare_with(reference, {label: self.scores[label] for label in others}, self.task.metric.better)
+
+    def length_text(self, label: str) -> str:
+        """Return the effective length of an encoding in multiples of the training length, with its 95 % interval."""
+        reason = self.reasons.get(label)
+        if reason is not None or label not in self.reasons:
+            return "not learned" if reason is not None else ""
+        effective = next(e.effective for e in of_task(self.task).encodings if e.label == label)
+        if effective is None:
+            return ""
+        value, low, high = (self.multiple(length) for length in (effective.value, effective.low, effective.high))
+        return value if math.isnan(effective.low) or low == value == high else f"{value} ({low} to {high})"
+
+    def multiple(self, length: float) -> str:
+        if math.isnan(length):
+            return ""
+        if math.isinf(length):
+            return f"≥ {self.task.lengths[-1] / self.task.train_length:.3g}"
+        return (
+            "< 1"
+            if length < self.task.train_length
+            else f"{length / self.task.train_length:.2f}".rstrip("0").rstrip(".")
+        )
+
+    def runs_of(self, label: str) -> list[Mapping[str, Any]]:
+        """Return the runs of an encoding."""
+        series = next((s for s in self.task.series if s.label == label), None)
+        keys = dict.fromkeys(seed.key for point in series.points for seed in point.seeds) if series else {}
+        return [self.runs[key] for key in keys]
+
+    def steps_text(self, label: str) -> str:
+        """Return the median of an encoding's training steps: `≥ 2,500` if that many runs did not end early."""
+        steps = [run["steps"] for run in self.runs_of(label)]
+        if not any(steps):
+            return ""
+        all_used = STOP in self.task.settings and statistics.median_high(steps) >= self.task.settings["training.steps"]
+        return f"{'≥ ' if all_used else ''}{statistics.median(steps):,.0f}"
+
+    def learning_text(self, label: str) -> str:
+        """Return the median of the steps in which an encoding learned the task, or the score of one that did not."""
+        series = next((s for s in self.task.series if s.label == label), None)
+        if series is None or self.task.reference_length is None:
+            return ""
+        point = series.point_at(self.task.reference_length)
+        if point is None:
+            return ""
+        return f"*{point.mean:.2f}*" if self.reasons[label] is not None else self.steps_text(label)
+
+    def rate_text(self, label: str) -> str:
+        """Return the learning rate of an encoding and the median of its training steps: `0.003, 850 steps`."""
+        rates = dict.fromkeys(f"{run['learning_rate']:g}" for run in self.runs_of(label))
+        steps = self.steps_text(label)
+        return f"{' and '.join(rates)}, {steps} steps" if steps else ""
+
+    def score_text(self, label: str) -> str:
+        """Return an encoding with its effective length, and its mean over all longer lengths with interval and
+        seeds."""
+        series = next(s for s in self.task.series if s.label == label)
+        interval = over_lengths(self.task, series, "longer")
+        length = self.length_text(label)
+        if interval is None or self.reasons[label] is not None:
+            return f"{label} {length}"
+        mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+        return f"{label} up to {length} × training length, {mean}, {len(self.scores[label])} seeds"
+
+
+def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -> dict[str, int]:
+    """Return for each label 1 if its scores are significantly better than `reference`, −1 if worse, otherwise 0.
+
+    The test is the paired t test over seeds, corrected by Holm's method for these comparisons. A difference that is the
+    same for every seed cannot be tested and counts as significant.
+    """
+    comparisons: dict[str, Comparison] = {}
+    for label, scores in others.items():
+        for comparison in compare_all({"": reference, label: scores}, better):  # none without a common seed
+            comparisons[label] = comparison
+    p_values = {label: c.p for label, c in comparisons.items() if c.p is not None}
+    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    verdicts = dict.fromkeys(others, 0)
+    for label, comparison in comparisons.items():
+        is_constant = comparison.deviation == 0 and comparison.difference.mean != 0
+        if is_constant or corrected.get(label, 1.0) < LEVEL:
+            verdicts[label] = 1 if comparison.first == label else -1
+    return verdicts
+
+
+def results_of(study: str) -> list[TaskResult]:
+    """Return the results of a stored study; none if it is not stored."""
+    figures = stored_studies().get(study)
+    return [] if figures is None else results_from(figures)
+
+
+def results_from(figures: Mapping[str, Any]) -> list[TaskResult]:
+    """Return the results of a study's rows. Text has the same targets at every length."""
+    runs = {run["key"]: run for run in figures["runs"]}
+    tasks = tasks_of(dict(figures))
+    same_targets = {task.name for task in tasks if task.shifted}
+    titles = [
+        TITLES[panel["settings"].get("task.path") or panel["task"].partition("(")[0]] for panel in figures["panels"]
+    ]
+    return [
+        TaskResult(title, with_short_labels(task), runs)
+        for title, task in zip(titles, tasks, strict=True)
+        if task.shifted or task.name not in same_targets
+    ]
+
+
+def with_short_labels(task: TaskFindings) -> TaskFindings:
+    """Return findings whose encodings have labels without settings, such as lengths that depend on the task."""
+    return replace(task, series=tuple(replace(s, label=short(s.label)) for s in task.series))
+
+
+def short(label: str) -> str:
+    """Return `PI from RoPE` for `PI(factor=8.0) from RoPE`."""
+    return re.sub(r"\(.*?\)", "", label)
+
+
+def labels_of(results: Sequence[TaskResult]) -> list[str]:
+    return list(dict.fromkeys(s.label for result in results for s in result.task.series))
+
+
+def sizes(results: Sequence[TaskResult]) -> dict[str, int]:
+    """Return the numbers that the pages quote."""
+    return {
+        "tasks": len(results),
+        "encodings": len(labels_of(results)),
+        "seeds": max((point.n_seeds for r in results for s in r.task.series for point in s.points), default=0),
+        "runs": len({key for r in results for key in r.task.keys}),
+    }
+
+
+def cost_texts(label: str) -> list[str]:
+    """Return the `MEASURED_COSTS` of an encoding, relative to NoPE; empty texts if they were not measured."""
+    row = cost(label)
+    return [""] * len(MEASURED_COSTS) if row is None else [f"{row[name]:.2f}" for name in MEASURED_COSTS]
+
+
+def training_cost(label: str) -> float:
+    """Return the time of a training step relative to NoPE, to sort by; infinity if it was not measured."""
+    row = cost(label)
+    return math.inf if row is None else float(row["training_ratio"])
+
+
+def cost(label: str) -> dict[str, Any] | None:
+    return next((row for row in costs() if row["encoding"] == label), None)
+
+
+@cache
+def costs() -> list[dict[str, Any]]:
+    """Return the medians over rounds of the stored measurement, at `COST_LENGTH`."""
+    if not COST_FILE.exists():
+        return []
+    answer = read(COST_FILE)
+    rows = [row for row in answer.measurement.derive(answer.table, answer.origin) if row["length"] == COST_LENGTH]
+    labels = dict.fromkeys(row["encoding"] for row in rows)
+    return [
+        {"encoding": short(label)}
+        | {
+            name: statistics.median(row[name] for row in rows if row["encoding"] == label and row.get(name) is not None)
+            for name in MEASURED_COSTS
+        }
+        for label in labels
+    ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(text: str) -> str:
+    """Return paragraphs and lists in lines of at most 120 columns. Blocks of code stay as they are."""
+    parts = re.split(r"(\n\n|\n(?=- ))", text.strip())
+    return "".join(part if part.startswith(("\n", "```")) else filled_block(part) for part in parts)
+
+
+def filled_block(text: str) -> str:
+    indent = "  " if text.startswith("- ") else ""
+    words = " ".join(text.split())
+    return textwrap.fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

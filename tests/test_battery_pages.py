@@ -1,0 +1,237 @@
+"""The pages that docs/battery.py generates, from invented rows: who has learned a task, who is named, and why."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis.claims import Claim, Evidence, Rows, judge
+from lengthwise.analysis.claims.claim_tests import Learns
+
+ROOT = Path(__file__).parents[1]
+LENGTHS = (8, 16, 64)
+STEPS = 2500
+Table = Mapping[str, Sequence[Sequence[float | None]]]  # by encoding, the scores of each seed at the three lengths
+
+SOLVED = [[1.0, 0.90, 0.60], [1.0, 0.91, 0.61], [1.0, 0.89, 0.62], [1.0, 0.92, 0.59], [1.0, 0.90, 0.58]]
+UNLEARNED = 5 * [[0.5, 0.1, 0.0]]
+
+
+def shifted(by: float, noise: float = 0.0) -> list[list[float | None]]:
+    """Return `SOLVED` with other scores at the longer lengths, and noise that differs between seeds."""
+    signs = (1, -1, 1, -1, 0)
+    return [
+        [first, *(score + by + sign * noise for score in longer)]
+        for sign, (first, *longer) in zip(signs, SOLVED, strict=True)
+    ]
+
+
+def figures(
+    tasks: Mapping[str, Table],
+    metric: tuple[str, str] = ("exact match", "higher"),
+    stop: float | None = 0.98,
+    steps: Mapping[str, Sequence[int]] = {},
+) -> dict[str, Any]:
+    """Return the rows of a study as benchmarks/study_rows.py stores them."""
+    settings: dict[str, Any] = {"model.num_layers": 2, "model.d_model": 64, "model.num_heads": 4}
+    settings |= {"training.steps": STEPS}
+    settings |= {} if stop is None else {"training.stop.score": stop, "training.stop.times": 3}
+    runs, scores, panels = [], [], []
+    for task, table in tasks.items():
+        keys = []
+        for label, seeds in table.items():
+            for seed, means in enumerate(seeds):
+                key = f"{task}-{label}-{seed}"
+                keys.append(key)
+                own = steps[label][seed] if label in steps else 0 if " from " in label else 900
+                runs.append({"key": key, "steps": own, "learning_rate": 0.003})
+                scores += [
+                    {"key": key, "label": label, "seed": seed, "length": length, "asked": {"length": length}}
+                    | {"mean": mean, "standard_error": 0.01, "n": 128}
+                    for length, mean in zip(LENGTHS, means, strict=True)
+                ]
+        panels.append(
+            {"title": task, "task": task, "metric": metric[0], "better": metric[1], "unit": "symbols"}
+            | {"train_length": 8, "shortest": 1, "trained": (1, 8), "settings": settings, "keys": keys}
+            | {"baselines": [{"label": "zero", "floor": True, "scores": {8: 2.0}}] if stop == 0.4 else []}
+        )
+    return {"runs": runs, "scores": scores, "panels": panels}
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    return importlib.import_module("battery")
+
+
+@pytest.fixture
+def results(pages: ModuleType) -> Any:
+    return importlib.import_module("battery_results").results_from
+
+
+@pytest.fixture
+def guide(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module of the guide, where the costs of a training step are known for some encodings."""
+    ratios = {"RoPE": 10.2, "ALiBi": 2.0, "FIRE": 3.0}
+    costs = [
+        {"encoding": label, "training_ratio": ratio, "memory_ratio": 1.0, "decoding_ratio": 1.0}
+        for label, ratio in ratios.items()
+    ]
+    monkeypatch.setattr(importlib.import_module("battery_results"), "costs", lambda: costs)
+    return importlib.import_module("battery_guide")
+
+
+# ---- what to take ----------------------------------------------------------------------------------------------------
+
+
+def test_a_cheaper_encoding_is_named_only_if_it_is_shown_to_be_equally_good(guide: Any, results: Any) -> None:
+    """ALiBi's mean is worse by less than the limit, but its seeds vary so much that it may be far worse."""
+    noisy = {"FIRE": SOLVED, "ALiBi": shifted(-0.01, noise=0.2)}
+    (result,) = results(figures({"Copy": noisy}))
+    assert result.not_worse == ["FIRE", "ALiBi"]
+    assert result.as_good == ["FIRE"]
+    row = guide.purpose("copying", [result])
+    assert row[1] == "FIRE"
+    assert row[4] == "not significantly worse than the best: ALiBi"
+
+    (result,) = results(figures({"Copy": {"FIRE": SOLVED, "ALiBi": shifted(-0.01, noise=0.002)}}))
+    assert result.as_good == ["FIRE", "ALiBi"]
+    row = guide.purpose("copying", [result])
+    assert row[1] == "ALiBi and FIRE"
+    assert row[4] == ""
+
+
+def test_comparisons_are_corrected_for_those_with_the_best_alone(results: Any) -> None:
+    """One of ten encodings is worse by t = 6.5: significant among 9 comparisons, and not among all 45 pairs."""
+    close = {f"Other{n}": shifted(-0.005 - 0.001 * n, noise=0.03 + 0.002 * n) for n in range(8)}
+    (result,) = results(figures({"Copy": {"FIRE": SOLVED, **close, "RoPE": shifted(-0.148, noise=0.05)}}))
+    comparison = importlib.import_module("battery_results").compare_all(
+        {label: result.scores[label] for label in result.order}, "higher"
+    )
+    (pair,) = [c for c in comparison if (c.first, c.second) == ("FIRE", "RoPE")]
+    assert pair.p_holm is not None
+    assert pair.p_holm > 0.05
+    assert result.not_worse == ["FIRE", *close]
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_equal_differences_of_all_seeds_count_as_significant(pages: ModuleType, better: str) -> None:
+    compare_with = importlib.import_module("battery_results").compare_with
+    others = {"worse": {0: 0.5, 1: 0.5}, "same": {0: 1.0, 1: 1.0}, "elsewhere": {7: 1.0}}
+    sign = -1 if better == "higher" else 1
+    assert compare_with({0: 1.0, 1: 1.0}, others, better) == {"worse": sign, "same": 0, "elsewhere": 0}
+
+
+def test_an_encoding_is_named_if_it_is_equally_good_on_most_tasks(guide: Any, results: Any) -> None:
+    """Each leads on one of three tasks, so none is among the best on most of them."""
+    tasks = {
+        "Copy": {"FIRE": SOLVED, "ALiBi": shifted(-0.2), "RoPE": shifted(-0.3)},
+        "Reverse": {"FIRE": shifted(-0.2), "ALiBi": SOLVED, "RoPE": shifted(-0.3)},
+        "Sorting": {"FIRE": shifted(-0.2), "ALiBi": shifted(-0.3), "RoPE": SOLVED},
+        "Parity": {"FIRE": SOLVED, "ALiBi": UNLEARNED, "RoPE": UNLEARNED},
+    }
+    judged = results(figures(tasks))
+    row = guide.purpose("all", judged)
+    assert row[1] == "FIRE"
+    assert row[2].startswith("FIRE: a mean reciprocal rank of 0.67 on 3 tasks")
+    assert row[4] == "fewer than half of the encodings learned parity"
+    row = guide.purpose("all", judged[::3] + judged[:1])
+    assert row[2].startswith("FIRE: equally good on 2 of 2 tasks")
+
+
+def test_costs_are_sorted_as_numbers_and_unknown_ones_come_last(guide: Any, results: Any) -> None:
+    same = {label: shifted(-0.001 * n, noise=0.001) for n, label in enumerate(("NoPE", "RoPE", "FIRE", "ALiBi"))}
+    (result,) = results(figures({"Copy": same}))
+    row = guide.purpose("copying", [result])
+    assert row[1] == "ALiBi, FIRE and RoPE"
+    assert row[3].startswith("ALiBi: 2.00, 1.00, 1.00<br>FIRE: 3.00")
+
+
+def test_a_method_of_extension_must_be_better_than_rope_without_one(guide: Any, results: Any) -> None:
+    tasks = {
+        "Copy": {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(-0.2), "YaRN(factor=8.0) from RoPE": UNLEARNED},
+        "Addition": {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(0.01, noise=0.1)},
+    }
+    row = guide.extension(results(figures(tasks)))
+    assert row[1] == "none"
+    assert row[4].startswith("no method is significantly better than RoPE itself on copying and addition; ")
+    tasks["Addition"] = {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(0.05, noise=0.001)}
+    row = guide.extension(results(figures(tasks)))
+    assert row[1] == "PI from RoPE (addition)"
+    assert "no method is significantly better than RoPE itself on copying;" in row[4]
+    assert guide.extension([])[2] == "`lengthwise run battery/others` is not stored yet"
+    assert guide.extension(results(figures({"Copy": {"RoPE": UNLEARNED}})))[2] == "RoPE has learned none of the tasks"
+
+
+# ---- what was learned ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("score", "is_learned"), [(0.35, True), (0.49, True), (0.55, False), (1.2, False)], ids=str)
+def test_a_loss_must_reach_the_score_that_ends_trainings(results: Any, score: float, is_learned: bool) -> None:
+    """5 % of the error of always answering 0, which is 2, are tolerated. Every score here is better than that floor."""
+    table = {"FIRE": [[score + 0.01 * n, 0.6, 0.9] for n in (-1, 0, 1)]}
+    rows = figures({"LinearRegression": table}, metric=("squared error", "lower"), stop=0.4)
+    (result,) = results(rows)
+    assert (result.reasons["FIRE"] is None) == is_learned
+    if not is_learned:
+        assert result.reasons["FIRE"].endswith("at 8 symbols, the training length, and at most 0.5 are needed")
+
+
+@pytest.mark.parametrize(("metric", "needed"), [("accuracy", 0.9), ("exact match", 0.95), ("token accuracy", 0.95)])
+def test_the_needed_share_depends_on_whether_the_question_determines_the_answer(
+    results: Any, metric: str, needed: float
+) -> None:
+    table = {"Just": 3 * [[needed + 0.001, 0.5, 0.2]], "Not": 3 * [[needed - 0.001, 0.5, 0.2]]}
+    (result,) = results(figures({"Conjunction": table}, metric=(metric, "higher"), stop=0.95))
+    assert result.reasons["Just"] is None
+    assert result.reasons["Not"].endswith(f"and {needed:g} are needed")
+
+
+def test_claims_use_the_same_rule(results: Any) -> None:
+    learns = Learns("FIRE", Rows("battery/core", "LinearRegression"))
+    for scores, reason in (((0.3, 0.4, 0.45), "from 0.300 to 0.450"), ((0.3, 0.4, 0.7), "the seeds disagree")):
+        table = {"FIRE": [[score, 0.6, 0.9] for score in scores]}
+        (result,) = results(figures({"LinearRegression": table}, metric=("squared error", "lower"), stop=0.4))
+        claim = Claim(name="one", text="", source="", tests=(learns,))
+        (judgement,) = judge([claim], {"battery/core": Evidence(tasks=(result.task,))})
+        assert reason in judgement.reasons[0]
+        assert (judgement.verdict == "holds here") == (reason != "the seeds disagree")
+
+
+def test_medians_of_runs_that_used_all_steps_are_lower_bounds(results: Any) -> None:
+    steps = {"FIRE": [900, 1000, 1100, 2500, 2500], "RoPE": [900, 1000, 2500, 2500, 2500]}
+    table = {"FIRE": SOLVED, "RoPE": SOLVED}
+    (result,) = results(figures({"Copy": table}, steps=steps))
+    assert [result.learning_text(label) for label in table] == ["1,100", "≥ 2,500"]
+    assert result.rate_text("FIRE") == "0.003, 1,100 steps"
+    text = figures({"python:docstrings": table}, steps={label: [2500] * 5 for label in table}, stop=None)
+    assert results(text)[0].learning_text("FIRE") == "2,500"
+
+
+# ---- whole pages -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_takes_its_numbers_from_the_rows(pages: ModuleType, results: Any) -> None:
+    core = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": shifted(-0.3)}, "Parity": {"FIRE": SOLVED}}))
+    core += results(figures({"python:source": {"FIRE": SOLVED}}, stop=None))
+    others = results(figures({"Copy": {"RoPE": SOLVED[:4], "PI(factor=8.0) from RoPE": SOLVED[:4]}}))
+    page = " ".join(pages.battery_page(core, others).split())
+    assert "2 encodings were trained on 3 tasks with 5 seeds each, 20 runs in all" in page
+    assert "3 times in a row, at least 0.98 on copying and parity." in page
+    assert "There is no threshold on code: all runs have the same steps." in page
+    assert "on 1 of the tasks, with 4 seeds" in page
+    assert "| copying | FIRE | | | RoPE |" in page
+    assert "| FIRE | 0.003, 900 steps | 0.003, 900 steps | 0.003, 900 steps |" in page
+    assert "PI from RoPE | 0.003" not in page  # it was not trained
+    assert "These have not been evaluated yet." in pages.battery_page(core, [])
+    assert "| exact copying and retrieval | FIRE |" in importlib.import_module("battery_guide").guide(core, others, "")
+
+
+def test_a_score_that_is_not_finite_is_no_score(results: Any) -> None:
+    """JSON stores null for it."""
+    diverged: list[list[float | None]] = [[1.0, 0.9, None] for _ in range(5)]
+    (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": diverged}}))
+    assert result.order == ["FIRE"]
