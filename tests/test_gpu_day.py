@@ -132,7 +132,7 @@ def test_slices_run_in_processes_and_continue(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     printed = run(tmp_path, *slices)
     assert "failed: " not in printed and "ended with exit code" not in printed
-    assert 0 < stored(tmp_path, "agreement")["agreement, table"]["largest error"] < 1e-5
+    assert 0 < stored(tmp_path, "agreement")["agreement of 3 forms"]["largest error"] < 4e-2
     steps, fox, train = (stored(tmp_path, name) for name in ("steps", "fox-shaw", "train"))
     assert steps["FIRE, of transformers"]["median"] > 0
     assert abs(fox["FoX, a model by `fused` and by `reference`"]["difference"]) < 0.05

@@ -37,10 +37,11 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
 def kernels(failures: dict[Form, str]) -> Callable[..., list[Comparison]]:
     """Results in place of those of the worker processes."""
 
-    def run(function: Any, forms: tuple[Form, ...], on_result: Callable[[Form], None]) -> list[Comparison]:
-        for form in forms:
-            on_result(form)
-        return [Comparison(2e-6, failures.get(form)) for form in forms]
+    def run(function: Any, forms: tuple[Form, ...], on_result: Callable[..., None]) -> list[Comparison]:
+        comparisons = [Comparison(2e-6, failures.get(form)) for form in forms]
+        for form, comparison in zip(forms, comparisons, strict=True):
+            on_result(form, comparison)
+        return comparisons
 
     return run
 
@@ -108,7 +109,7 @@ def test_worker_processes_compare() -> None:
     """On a CPU, whose kernel has its own tests."""
     forms = Form(("table",), 8, "float32"), Form(("vectors",), 8, "bfloat16")
     seen: list[Form] = []
-    comparisons = gpu_table.compare(torch.device("cpu"), seen.append, forms)
+    comparisons = gpu_table.compare(torch.device("cpu"), lambda form, comparison: seen.append(form), forms)
     assert [comparison.failure for comparison in comparisons.values()] == [None, None]
     assert 0 < comparisons[forms[0]].error < 1e-5 < comparisons[forms[1]].error
     assert seen == list(forms)

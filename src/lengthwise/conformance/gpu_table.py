@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import count
 from typing import Any
 
 import torch
@@ -32,9 +31,15 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
         raise ConfigError(reason)
     gpu_device = torch.device(device)
     combination, name = tested_gpus.combination_of(gpu_device), torch.cuda.get_device_name(gpu_device)
-    compared = count(1)
     with progress() as show:
-        comparisons = compare(gpu_device, lambda form: show(str(form), next(compared), len(FORMS)))
+        done = failed = 0
+
+        def on_result(form: Form, comparison: Comparison) -> None:
+            nonlocal done, failed
+            done, failed = done + 1, failed + (comparison.failure is not None)
+            show(f"{form}; {failed or 'none'} failed so far", done, len(FORMS))
+
+        comparisons = compare(gpu_device, on_result)
     passed = not any(comparison.failure for comparison in comparisons.values())
     tested_gpus.record(combination, passed=passed)
     if json:
@@ -45,7 +50,7 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
 
 
 def compare(
-    device: torch.device, on_result: Callable[[Form], None], forms: Sequence[Form] = FORMS
+    device: torch.device, on_result: Callable[[Form, Comparison], None], forms: Sequence[Form] = FORMS
 ) -> dict[Form, Comparison]:
     """Compare these forms, with up to 16 processes, which spend most of the time on compiling."""
     try:

@@ -23,10 +23,12 @@ def no_progress() -> AbstractContextManager[Callable[[str, float, float], None]]
     return nullcontext(lambda text, done, total: None)
 
 
-def run_in_processes(function: Callable[[_T], _R], tasks: Sequence[_T], on_result: Callable[[_T], None]) -> list[_R]:
+def run_in_processes(
+    function: Callable[[_T], _R], tasks: Sequence[_T], on_result: Callable[[_T, _R], None]
+) -> list[_R]:
     """Return `function(task)` for each task, in order. Processes with one thread each call it, at most 16 at a time.
 
-    `on_result` is called with each task whose result is there, in order.
+    `on_result` is called with each task and its result, in order.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     results: list[_R] = []
@@ -40,7 +42,7 @@ def run_in_processes(function: Callable[[_T], _R], tasks: Sequence[_T], on_resul
                 futures = [pool.submit(function, task) for task in tasks]
             for task, future in zip(tasks, futures, strict=True):
                 results.append(future.result())
-                on_result(task)
+                on_result(task, results[-1])
         except BaseException:  # Ctrl-C, SIGTERM: leaving the pool would wait for the tasks that are being computed
             for process in multiprocessing.active_children():
                 if process not in earlier_children:

@@ -50,7 +50,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     """
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     native.unsupported_reason()  # compile the kernel here, so that the message is printed once and not by every worker
-    return list(chain.from_iterable(run_in_processes(_ask, tasks, lambda task: on_answer(task[0]))))
+    return list(chain.from_iterable(run_in_processes(_ask, tasks, lambda task, _: on_answer(task[0]))))
 
 
 def _ask(task: tuple[str, int]) -> list[Row]:

@@ -60,7 +60,7 @@ class Recall(SequenceTask):
         self.check({"keys": keys, "values": values, "depth": depth, "queries": queries})
         self.keys, self.values, self.depth, self.queries = keys, values, depth, queries
         super().__init__([*(f"k{n}" for n in range(keys)), *(f"v{n}" for n in range(values)), ASK])
-        self.metric = self.metric_of({"queries": queries})
+        self.metric = self.metric_of({"queries": queries})  # type: ignore[misc]
 
     @classmethod
     def metric_of(cls, settings: Mapping[str, Any]) -> Metric:
