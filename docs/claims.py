@@ -51,9 +51,10 @@ contradicted here may be true at the size of the paper, and one that holds here 
 - **At least three seeds.** With fewer, the verdict is *cannot tell*.
 - **The task must be learned.** A model that has not learned a task at its training length says nothing about longer
   ones. Where the question determines the answer (exact match, token accuracy, F1), a mean score of 0.95 is needed at
-  the training length. All other scores must be better there than every floor: a baseline such as a constant answer, or
-  the frequencies of single bytes and of pairs. The whole interval must be better. An encoding that was put into the
-  weights of another one is judged by that one.
+  the training length. Where trainings end at a score (`StopWhenLearned`), the mean must reach that score, made worse by
+  the limit for *no significant loss*. All other scores must be better there than every floor: a baseline such as a
+  constant answer, or the frequencies of single bytes and of pairs. The whole interval must be better. An encoding that
+  was put into the weights of another one is judged by that one.
 - **Differences between encodings** are tested with the [paired t test](statistics.md#paired-comparisons) over seeds. If
   a claim consists of several comparisons, all of them must be significant, so the largest p value counts. If some point
   against the claim, the smallest of these counts, times their number. The p values are corrected by Holm's method for
