@@ -1,4 +1,7 @@
-"""Claims of the papers that introduced encodings, methods of extension and position schemes."""
+"""Claims of the papers that introduced encodings, methods of extension and position schemes.
+
+"Second-hand" means that a claim comes from a summary of its source, which may say more or less than the source itself.
+"""
 
 from lengthwise.analysis.claims.claim import Claim
 from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, Learns, SameAs
