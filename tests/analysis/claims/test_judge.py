@@ -165,6 +165,22 @@ def test_learning(found: Any, trained: Sequence[float], is_learned: bool, verdic
     assert found(Learns("FIRE", COPY, is_learned), copy={"FIRE": scores}).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("trained", "verdict"),
+    [
+        ((2.0, 2.01, 1.99), "holds here"),
+        ((0.5, 2.01, 1.99), "cannot tell"),  # one seed has learned it, but the interval of the mean reaches the floor
+        ((0.5, 0.51, 0.49), "contradicted at this scale"),
+    ],
+)
+def test_a_single_seed_that_beats_the_floors_may_have_learned(
+    found: Any, trained: Sequence[float], verdict: str
+) -> None:
+    floor = (Baseline(label="bigram", scores={10: 2.0}, floor=True),)
+    scores = [[score, 3.0, 3.0] for score in trained]
+    assert found(Learns("FIRE", TEXT, False), text={"FIRE": scores}, baselines=floor).verdict == verdict
+
+
 def test_ranks_are_means_over_tasks(found: Any) -> None:
     table = {"FIRE": ALL_RIGHT, "RoPE": ALL_WRONG, "NoPE": seeds(*3 * [(1.0, 0.5, 0.2)])}
     swapped = {"FIRE": ALL_RIGHT, "RoPE": seeds(*3 * [(1.0, 0.5, 0.2)]), "NoPE": ALL_WRONG}

@@ -19,7 +19,7 @@ from lengthwise.analysis.claims.scores import (
     find,
     find_learned,
     in_common,
-    needed_score,
+    needed_of_a_seed,
     not_learned,
     quantity,
     reaches,
@@ -271,7 +271,7 @@ class Learns(Test):
             f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from "
             f"{figure(min(values))} to {figure(max(values))}, {scores.counts}"
         )
-        needed = needed_score(scores.task)
+        needed = needed_of_a_seed(scores.task)
         if needed is not None and len({reaches(scores.task, value, needed) for value in values}) == 2:
             return Outcome(UNDECIDED, f"{sentence}; the seeds disagree")
         if (not_learned(scores) is None) == self.is_learned:

@@ -195,6 +195,20 @@ def needed_score(task: TaskFindings) -> float | None:
     return stop + tolerance if task.metric.better == "lower" else stop - tolerance
 
 
+def needed_of_a_seed(task: TaskFindings) -> float | None:
+    """Return the score at the training length from which a single seed has learned a task; None without floors.
+
+    Where floors decide, it is the best of them made better by the report's limit for "no significant loss".
+    """
+    if (needed := needed_score(task)) is not None or (length := task.reference_length) is None:
+        return needed
+    floors = [baseline.scores[length] for baseline in task.baselines if baseline.floor and length in baseline.scores]
+    if not floors:
+        return None
+    tolerance = margin(task, length)
+    return min(floors) - tolerance if task.metric.better == "lower" else max(floors) + tolerance
+
+
 def reaches(task: TaskFindings, score: float, needed: float) -> bool:
     """Return whether a score is at least as good as the needed one."""
     return score <= needed if task.metric.better == "lower" else score >= needed
