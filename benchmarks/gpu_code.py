@@ -262,7 +262,8 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
         lines = torch.zeros(2, s), torch.zeros(2, s)
-        segments = (*lines, torch.linspace(0, 1, s - 1), torch.zeros(tokens), torch.ones(1, tokens))
+        feature = torch.zeros(tokens)
+        segments = (*lines, torch.linspace(0, 1, s - 1), feature, torch.ones(1, tokens), torch.zeros(1), feature)
         tensors |= zip(SEGMENTS, segments, strict=True)
     if "rows" in form:
         tensors["rows"] = torch.zeros(1, 2, tokens, 32)

@@ -97,6 +97,13 @@ class Arguments(NamedTuple):
     distance_feature: Annotated[MaybeTensor, learned("feature_size", torch.float64, group="segments")] = None
     query_scale: Annotated[MaybeTensor, learned("#batch queries", torch.float64, group="segments")] = None
 
+    # The number that distance_feature is computed from, and the derivative of distance_feature by it. Only the gradient
+    # of this number is computed on a GPU, and that of distance_feature on a CPU.
+    feature_parameter: Annotated[MaybeTensor, learned("1", torch.float64, group="segments", kernels=(TRITON,))] = None
+    feature_derivative: Annotated[
+        MaybeTensor, tensor("feature_size", torch.float64, group="segments", kernels=(TRITON,))
+    ] = None
+
     # A bias for each query and distance: rows[b, h, i, distance - rows_first]. The operator makes it from `content` and
     # `key_vectors` on a GPU.
     rows: Annotated[MaybeTensor, learned("batch #heads queries rows_size", by_distance=True, kernels=(TRITON,))] = None
