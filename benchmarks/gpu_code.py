@@ -295,7 +295,8 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
         if not segments:
             return Arguments(table=torch.zeros(2, 32), rows=torch.zeros(1, 2, queries, 32), **more)
         lines, knots = torch.zeros(2, segments), torch.zeros(segments - 1)
-        more |= zip(SEGMENTS, (lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)), strict=True)
+        tensors = lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)
+        more |= zip(SEGMENTS, tensors, strict=False)  # without the derivative of the features
         return Arguments(**more)
 
     def action() -> None:
@@ -321,8 +322,8 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
             slope, intercept, _, gates = gpu_segments._lines(edges, 20, parameters, final)
             gpu_segments.relu_segments_backward(slope, intercept, parameters, gates, final)
         numbers = fire.c, fire.L_multiplier, position[0], position
-        tables = gpu_segments.fire_tables(*numbers, 512.0, 1e-6)
-        gpu_segments.fire_tables_backward(*numbers, *tables, 512.0, 1e-6)
+        feature, scale, _ = gpu_segments.fire_tables(*numbers, 512.0, 1e-6)
+        gpu_segments.fire_tables_backward(*numbers, feature, scale, 512.0, 1e-6)
 
     yield from recorded(action)
 

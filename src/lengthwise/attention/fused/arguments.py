@@ -99,7 +99,7 @@ class Arguments(NamedTuple):
 
     # The number that distance_feature is computed from, and the derivative of distance_feature by it. Only the gradient
     # of this number is computed on a GPU, and that of distance_feature on a CPU.
-    feature_parameter: Annotated[MaybeTensor, learned("1", torch.float64, group="segments", kernels=(TRITON,))] = None
+    feature_parameter: Annotated[MaybeTensor, learned("1", group="segments", kernels=(TRITON,))] = None
     feature_derivative: Annotated[
         MaybeTensor, tensor("feature_size", torch.float64, group="segments", kernels=(TRITON,))
     ] = None

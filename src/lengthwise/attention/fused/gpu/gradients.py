@@ -96,8 +96,7 @@ def _accumulate_dk_dv(
     """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed.
 
     columns, row_sums: the sums of dS of each key and of each query, if there are `row_sums`; see `key_gradients`.
-    Return the sums, and what sums by segment need: dS, which pairs are visible, their distance features and the
-    derivatives of these, and query scales.
+    Return the sums, and a tuple of what sums by segment need; see `_add_to_run`.
     """
     full: tl.constexpr = KIND != GENERAL
     queries = _load_queries(batch, head, block, sizes, args, BM, full)
@@ -171,7 +170,7 @@ def key_gradients(
         zero_slots = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), k.dtype)
         totals = (zero_slots, zero_slots, zeros)
         for KIND in tl.static_range(KINDS):
-            if SEGMENT_GRADS and KIND <= TWO_KNOTS and args.cell is None and tiles.order is not None:
+            if SEGMENT_GRADS and KIND <= TWO_KNOTS and args.cell is None:
                 begin = tl.cast(starts[KIND], tl.int32)
                 last = tl.cast(ends[KIND], tl.int32)
                 while begin < last:
@@ -184,8 +183,7 @@ def key_gradients(
                                                                   grad_view, lse, delta, batch, head, keys, block, info,
                                                                   far_line, factor, inverse, args, sizes, KIND, CAUSAL,
                                                                   BM, BN, DIM, PADDED_DIM)  # fmt: skip
-                        dS, _visible_pairs, feature, derivative, query_scale = tile
-                        run = _add_to_run(run, dS, feature, derivative, query_scale, info, args, KIND)
+                        run = _add_to_run(run, tile, info, args, KIND)
                     totals = _add_run_to_segments(totals, run, info, slot, head, args, KIND)
                     begin = end
             elif _occurs(tiles, args, KIND):
@@ -196,10 +194,8 @@ def key_gradients(
                                                               far_line, factor, inverse, args, sizes, KIND, CAUSAL, BM,
                                                               BN, DIM, PADDED_DIM)  # fmt: skip
                     if SEGMENT_GRADS:
-                        dS, visible, feature, derivative, query_scale = tile
-                        totals = _add_tile_to_segments(totals, zeros, dS, visible, feature, derivative, query_scale,
-                                                       info, slot, head, grad_segments, fixed_point_scale, args,
-                                                       sizes)  # fmt: skip
+                        totals = _add_tile_to_segments(totals, zeros, tile, info, slot, head, grad_segments,
+                                                       fixed_point_scale, args, sizes)  # fmt: skip
         pair = batch.to(tl.int64) * sizes.heads + head
         if SEGMENT_GRADS:
             tl.store(grad_parameter + pair * blocks + jb, tl.sum(tl.sum(totals[2], 1), 0))

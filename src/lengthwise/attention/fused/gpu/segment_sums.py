@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from lengthwise.attention.fused.gpu.biases import _find_segment
-from lengthwise.attention.fused.gpu.parts import _partial_row_sums, _to_fixed_point
+from lengthwise.attention.fused.gpu.parts import CLEAN, TWO_KNOTS, _partial_row_sums, _to_fixed_point
 
 CHUNK = tl.constexpr(128)  # tiles whose info is compared at once
 
@@ -33,35 +33,42 @@ def _end_of_run(tiles, line, begin, end):
 
 @triton.jit
 @no_type_check
-def _add_pairs(sums, dS, weighted, feature, derivative, args):
-    """Add pairs to partial sums [BN, 4] of dS, of dS · x, and of dS times the derivative of x by feature_parameter.
-
-    weighted: dS · query_scale.
-    """
-    of_dS, of_x, of_derivative = sums
+def _add_pairs(sums, dS, weighted, x, dx, args):
+    """Add pairs to partial sums [BN, 4] of dS, and of `weighted` times x and dx."""
+    of_dS, of_x, of_dx = sums
     if args.feature_derivative is not None:
-        of_derivative += _partial_row_sums(weighted * derivative)
-    return of_dS + _partial_row_sums(dS), of_x + _partial_row_sums(weighted * feature), of_derivative
+        of_dx += _partial_row_sums(weighted * dx)
+    return of_dS + _partial_row_sums(dS), of_x + _partial_row_sums(weighted * x), of_dx
 
 
 @triton.jit
 @no_type_check
-def _add_to_run(run, dS, feature, derivative, query_scale, info, args, KIND: tl.constexpr):
+def _add_past(sums, dS, x, dx, knot, args):
+    """Add the pairs that are past a knot."""
+    past_dS = tl.where(x >= tl.load(knot), dS, 0.0)
+    return _add_pairs(sums, past_dS, past_dS, x, dx, args)
+
+
+@triton.jit
+@no_type_check
+def _add_to_run(run, tile, info, args, KIND: tl.constexpr):
     """Add a tile with KIND knots to the sums of a run: for each of up to three segments, of the pairs in it or past it.
 
-    feature, derivative: of each pair. query_scale: that of each query as a row, for tiles are [keys, queries].
+    tile: the gradients of the logits [keys, queries], which pairs are visible, distance features and their derivatives,
+    and the query scales as a row.
     """
+    dS, _, feature, derivative, query_scale = tile
     run_0, run_1, run_2 = run
-    weighted = dS * query_scale
-    run_0 = _add_pairs(run_0, dS, weighted, feature, derivative, args)
-    if KIND >= 1:
+    if KIND == CLEAN:  # without x, one product less
+        run_0 = _add_pairs(run_0, dS, dS * query_scale, feature, derivative, args)
+    else:
         x = feature * query_scale
+        dx = derivative * query_scale
         knots = args.knots + (info & 0xFF)
-        past = x >= tl.load(knots)
-        run_1 = _add_pairs(run_1, tl.where(past, dS, 0.0), tl.where(past, weighted, 0.0), feature, derivative, args)
-        if KIND >= 2:
-            past = x >= tl.load(knots + 1)
-            run_2 = _add_pairs(run_2, tl.where(past, dS, 0.0), tl.where(past, weighted, 0.0), feature, derivative, args)
+        run_0 = _add_pairs(run_0, dS, dS, x, dx, args)
+        run_1 = _add_past(run_1, dS, x, dx, knots, args)
+        if KIND == TWO_KNOTS:
+            run_2 = _add_past(run_2, dS, x, dx, knots + 1, args)
     return run_0, run_1, run_2
 
 
@@ -73,7 +80,7 @@ def _add_to_segments(totals, pairs, slot, s, head, args, FIRST: tl.constexpr):
     totals: of the intercept and the slope of each segment [SLOTS], and partial sums [BN, 4] for feature_parameter.
     """
     intercepts, slopes, of_parameter = totals
-    of_dS, of_x, of_derivative = pairs
+    of_dS, of_x, of_dx = pairs
     total = tl.sum(tl.sum(of_dS, 1), 0)
     total_x = tl.sum(tl.sum(of_x, 1), 0)
     slope = args.slope + head * args.slope_heads_step + s
@@ -84,7 +91,7 @@ def _add_to_segments(totals, pairs, slot, s, head, args, FIRST: tl.constexpr):
         change -= tl.load(slope - 1)
         intercepts -= tl.where(slot == s - 1, total, 0.0)
         slopes -= tl.where(slot == s - 1, total_x, 0.0)
-    return intercepts, slopes, of_parameter + of_derivative * change
+    return intercepts, slopes, of_parameter + of_dx * change
 
 
 @triton.jit
@@ -93,46 +100,40 @@ def _add_run_to_segments(totals, run, info, slot, head, args, KIND: tl.constexpr
     """Add the sums of a run of tiles with KIND knots to `totals`; see `_add_to_segments`."""
     first = info & 0xFF
     totals = _add_to_segments(totals, run[0], slot, first, head, args, True)
-    if KIND >= 1:
+    if KIND != CLEAN:
         totals = _add_to_segments(totals, run[1], slot, first + 1, head, args, False)
-    if KIND >= 2:
+    if KIND == TWO_KNOTS:
         totals = _add_to_segments(totals, run[2], slot, first + 2, head, args, False)
     return totals
 
 
 @triton.jit
 @no_type_check
-def _add_tile_to_segments(
-    totals, zeros, dS, visible, feature, derivative, query_scale, info, slot, head, to, fixed_point_scale, args, sizes
-):
+def _add_tile_to_segments(totals, zeros, tile, info, slot, head, to, fixed_point_scale, args, sizes):
     """Add a tile with any number of knots to `totals`; with many segments to the fixed-point numbers `to` [2, h, s].
 
-    zeros [BN, 4]. The other arguments: see `_add_to_run`.
+    zeros [BN, 4]. tile: see `_add_to_run`.
     """
+    dS, visible, feature, derivative, query_scale = tile
     x = feature * query_scale
-    weighted = dS * query_scale
+    dx = derivative * query_scale
     none = (zeros, zeros, zeros)
     if args.cell is None:
-        s = info & 0xFF
-        pairs = _add_pairs(none, dS, weighted, feature, derivative, args)
-        totals = _add_to_segments(totals, pairs, slot, s, head, args, True)
-        for n in range(s, s + (info >> 8)):
-            past = x >= tl.load(args.knots + n)
-            pairs = _add_pairs(
-                none, tl.where(past, dS, 0.0), tl.where(past, weighted, 0.0), feature, derivative, args
-            )
-            totals = _add_to_segments(totals, pairs, slot, n + 1, head, args, False)
+        first = info & 0xFF
+        totals = _add_to_segments(totals, _add_pairs(none, dS, dS, x, dx, args), slot, first, head, args, True)
+        for s in range(first + 1, first + 1 + (info >> 8)):
+            pairs = _add_past(none, dS, x, dx, args.knots + s - 1, args)
+            totals = _add_to_segments(totals, pairs, slot, s, head, args, False)
         return totals
     else:
-        s = _find_segment(x, args)
         intercepts, slopes, of_parameter = totals
+        s = _find_segment(x, args)
         if args.feature_derivative is not None:
             a = tl.load(args.slope + head * args.slope_heads_step + s)
-            of_parameter += _partial_row_sums(weighted * (a * derivative))
+            of_parameter += _partial_row_sums(dS * (a * dx))
         heads = 1 if args.slope_heads_step == 0 else sizes.heads
         to += head * args.slope_heads_step + s
-        new = _to_fixed_point(dS, fixed_point_scale + 1)
-        tl.atomic_add(to, new, mask=visible, sem="relaxed")
-        new = _to_fixed_point(weighted * feature, fixed_point_scale + 2)
-        tl.atomic_add(to + heads * args.segments, new, mask=visible, sem="relaxed")
+        tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale + 1), mask=visible, sem="relaxed")
+        to += heads * args.segments
+        tl.atomic_add(to, _to_fixed_point(dS * x, fixed_point_scale + 2), mask=visible, sem="relaxed")
         return intercepts, slopes, of_parameter
