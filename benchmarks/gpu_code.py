@@ -262,9 +262,9 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
         lines = torch.zeros(2, s), torch.zeros(2, s)
-        feature = torch.zeros(tokens)
-        segments = (*lines, torch.linspace(0, 1, s - 1), feature, torch.ones(1, tokens), torch.zeros(1), feature)
+        segments = (*lines, torch.linspace(0, 1, s - 1), torch.zeros(tokens), torch.ones(1, tokens))
         tensors |= zip(SEGMENTS, segments, strict=True)
+        tensors |= {"feature_parameter": torch.zeros(1), "feature_derivative": torch.zeros(tokens)}
     if "rows" in form:
         tensors["rows"] = torch.zeros(1, 2, tokens, 32)
     if "values" in form:
@@ -295,8 +295,7 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
         if not segments:
             return Arguments(table=torch.zeros(2, 32), rows=torch.zeros(1, 2, queries, 32), **more)
         lines, knots = torch.zeros(2, segments), torch.zeros(segments - 1)
-        tensors = lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)
-        more |= zip(SEGMENTS, tensors, strict=False)  # without the derivative of the features
+        more |= zip(SEGMENTS, (lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)), strict=True)
         return Arguments(**more)
 
     def action() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused import gpu, operator
 from lengthwise.attention.fused.arguments import Arguments
 from lengthwise.attention.fused.gpu import Blocks, tiles
 from lengthwise.encodings import FIRE
@@ -188,6 +188,18 @@ def test_sums_are_the_same_at_every_call(kind):
     case = Case(kind, batch=2, heads=(2, 1))
     for x, y in zip(case.ours(), case.ours(), strict=True):
         assert torch.equal(x, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opcheck(monkeypatch):
+    """In graphs too, there is a gradient of the parameter of the distance feature."""
+    monkeypatch.setattr(operator, "on_gpu", lambda q: True)
+    case = Case("pieces", queries=4, keys=5)
+    q, k, v, _ = case.tensors()
+    bias = case.bias()
+    for name in set(cases.COMPUTED) & set(bias):
+        bias[name].requires_grad_()
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q.requires_grad_(), k, v, *Arguments(**bias)))
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ TENSORS: dict[str, TensorArgument] = {
 NUMBERS: dict[str, type] = {name: hint for name, hint in _HINTS.items() if name not in TENSORS}
 LEARNED = tuple(name for name, argument in TENSORS.items() if argument.learned)
 BY_DISTANCE = tuple(name for name, argument in TENSORS.items() if argument.by_distance)
-SEGMENTS = tuple(name for name, argument in TENSORS.items() if argument.group == "segments")
+SEGMENT_GROUP = tuple(name for name, argument in TENSORS.items() if argument.group == "segments")
+SEGMENTS = tuple(name for name in SEGMENT_GROUP if CPP in TENSORS[name].kernels)  # what the bias is computed from
 
 Gradients = dict[str, Tensor]  # of q, k, v and everything in LEARNED, in this order
 Needs = frozenset[str]  # the names in LEARNED whose gradients are needed

@@ -23,7 +23,7 @@ _HALF: dict[int, dict[BiasForm, Sizes]] = {
     128: {
         "none": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 1)),
         "table": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 3)),
-        "segments": (Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 3), Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
+        "segments": (Blocks(64, 64, 4, 2), Blocks(32, 64, 4, 2), Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
     },
     256: {
         "none": (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),

@@ -1,10 +1,11 @@
 """The Triton kernels of the backward pass; parts.py has the shared functions.
 
     inner_products    delta: the inner product of every query's output and its gradient
-    key_gradients     gradients of one block of keys and values, and sums for prefix_sum
+    key_gradients     gradients of one block of keys and values, sums for prefix_sum, and sums by segment
     query_gradients   gradient of one block of queries, and sums over its rows: for query_scale and rows
 
-bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
+Sums by segment are in key_gradients, and not in query_gradients, because they need the corrected delta that the latter
+computes. bias_gradients.py has the sums by distance, for tables. Tiles are recomputed from lse, as in flash attention.
 """
 
 from typing import no_type_check
