@@ -18,8 +18,10 @@ from pathlib import Path
 from battery_guide import guide
 from battery_results import (
     CORE,
+    COST_FILE,
     LIMIT,
     MEASURED_COSTS,
+    NOT_KEPT,
     OTHERS,
     STOP,
     TaskResult,
@@ -33,6 +35,7 @@ from battery_results import (
 
 from lengthwise.analysis.claims import LEARNED
 from lengthwise.analysis.claims.scores import PERFECTIBLE, needed_score
+from lengthwise.analysis.reading import MARGIN
 from lengthwise.values import join_names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,7 +79,9 @@ the task.
 LENGTHS = """\
 The longest evaluated length at which an encoding still works, relative to the training length, with its 95 % interval
 over seeds: [what counts as working](statistics.md#effective-length). Lengths between the evaluated ones are
-interpolated. `≥ 8` means that it works at the longest evaluated length, if that is eight times the training length.
+interpolated. `≥ 8` means that it works at the longest evaluated length, if that is eight times the training length. On
+text, token accuracy and squared errors, an encoding works while it is not clearly worse than itself at the training
+length, so one that is bad everywhere may work at all lengths: the next table compares the scores.
 """
 
 DIFFERENCES = f"""\
@@ -87,7 +92,9 @@ is called worse is above 0.05; for each of them alone it is below. Encodings tha
 out.
 
 An encoding is *equally good* if its scores are significantly better than those of the best one made worse by {LIMIT}.
-*Not significantly different* are those of which neither could be shown.
+*Not significantly different* are those of which neither could be shown. Where the best mean is not clearly better than
+guessing (every floor, and 0 correct answers), all encodings have failed, and equal failures are not compared. *Clearly*
+means by more than 5 % of what is missing to a perfect score, of text by more than 0.05 nats per byte.
 """
 
 OTHER_ENCODINGS = """\
@@ -122,7 +129,7 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         STEPS,
         by_task(results, TaskResult.learning_text),
         "## Effective lengths",
-        LENGTHS,
+        filled(LENGTHS),
         by_task(results, TaskResult.length_text),
         "## Which differences are significant",
         filled(DIFFERENCES),
@@ -154,6 +161,8 @@ def by_task(results: Sequence[TaskResult], text: Callable[[TaskResult, str], str
 
 def differences(result: TaskResult) -> list[str]:
     """Return a row of the table of differences."""
+    if result.order and not result.is_kept:
+        return [result.title, "none", "", "", ""]
     best = result.order[:1]
     good = [label for label in result.as_good if label not in best]
     open_ = [label for label in result.not_worse if label not in result.as_good]
@@ -205,11 +214,21 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
             sentences.append(
                 f"{title}: {join_names(failed)} did not learn the task, so nothing follows about longer inputs."
             )
+        infinite = [s.label for s in result.learned if s.label not in result.scores]
+        if infinite:
+            sentences.append(f"{title}: {join_names(infinite)} got scores that are not finite, and are in no ranking.")
+        for length, floor in high_floors(result):
+            sentences.append(
+                f"{title}: a baseline without a model has {floor:.2f} at {length} {result.task.unit}, so encodings can "
+                "count as working there that are hardly better."
+            )
         others = [label for label in result.not_worse if label not in result.as_good]
         if not result.is_judged:
             sentences.append(
                 f"{title}: fewer than half of the encodings learned it, so it does not count in the decision guide."
             )
+        elif not result.is_kept:
+            sentences.append(f"{title}: {NOT_KEPT}.")
         elif others:
             sentences.append(
                 f"{title}: {len(others)} of {len(result.order)} encodings are neither significantly worse than the "
@@ -218,10 +237,21 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
     return sentences
 
 
+def high_floors(result: TaskResult) -> list[tuple[int, float]]:
+    """Return the longest length at which a floor is as good as a perfect score with a loss that does not count."""
+    task = result.task
+    if task.metric.better == "lower":
+        return []
+    floors = [(n, b.scores[n]) for n in reversed(task.lengths) for b in task.baselines if b.floor and n in b.scores]
+    return [(n, floor) for n, floor in floors if floor >= 1 - MARGIN][:1]
+
+
 def main(arguments: Sequence[str]) -> int:
     results, others, outdated = results_of(CORE), results_of(OTHERS), []
     if not results:
         raise SystemExit(f"benchmarks/results has no rows of {CORE!r}; benchmarks/study_rows.py stores them")
+    if not COST_FILE.exists():
+        raise SystemExit(f"there is no {COST_FILE.relative_to(ROOT)}; `lengthwise bench ENCODINGS --out` writes it")
     pages = {"battery.md": battery_page(results, others), "which-encoding.md": guide(results, others, NOTE)}
     for name, text in pages.items():
         path = ROOT / "docs" / name

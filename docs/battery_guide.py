@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from battery_results import (
     LIMIT,
     MEASURED_COSTS,
+    NOT_KEPT,
     TaskResult,
     compare_with,
     cost_texts,
@@ -32,14 +33,18 @@ GUIDE = """\
 For each purpose: what to take, the evidence, what it costs, and what could not be told. The table is generated from the
 scores of [the battery](battery.md): {encodings} encodings in small models on {tasks} tasks, with {seeds} seeds.
 
-- Only tasks count that at least half of the encodings have learned.
+- Only tasks count that at least half of the encodings have learned, and on which the best one is clearly better than
+  guessing beyond the training length.
 - An encoding is **equally good** on a task if its mean score beyond the training length is the best, or is
   [shown to be](battery.md#which-differences-are-significant) at most {limit} worse than the best.
 - Of the encodings that are equally good on more than half of the tasks of a purpose, the three with the fastest
   training step are named, the fastest first.
-- If there are none, the row names the encoding with the highest mean reciprocal rank by the mean scores. Then a cheaper
+- If there are none, the row names the encoding with the highest mean reciprocal rank by the mean scores, which is 0 on
+  tasks that it has not learned. Then a cheaper
   encoding may be as good, but these scores do not show it. The last column lists those that are not significantly worse
   than the best on more than half of the tasks. That is a lack of evidence, and not a recommendation.
+- The evidence of a task is the effective length, and the mean score over all longer lengths with its 95 % interval.
+- A method that extends a trained model is named if it is shown to be better than RoPE itself by more than the limit.
 """
 
 AFTER = """\
@@ -64,11 +69,14 @@ def guide(results: Sequence[TaskResult], others: Sequence[TaskResult], note: str
 
 def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     """Return the row of the guide for a purpose: equally good encodings by their cost, or the best one by mean."""
-    judged = [r for r in results if r.is_judged and r.order]
-    left_out = [r.title for r in results if r not in judged]
+    judged = [r for r in results if r.is_judged and r.is_kept]
+    unlearned = [r.title for r in results if not r.is_judged]
+    lost = [r.title for r in results if r.is_judged and not r.is_kept]
+    left_out = [f"fewer than half of the encodings learned {join_names(unlearned)}"] if unlearned else []
+    left_out += [f"{NOT_KEPT} on {join_names(lost)}"] if lost else []
     if not judged:
-        return [name, "none", "no task was learned by at least half of the encodings", "", ""]
-    ranks = {label: statistics.fmean(reciprocal_rank(r, label) for r in judged) for label in labels_of(judged)}
+        return [name, "none", "<br>".join(left_out), "", ""]
+    ranks = {label: statistics.fmean(r.reciprocal_ranks.get(label, 0.0) for r in judged) for label in labels_of(judged)}
     good = on_most(judged, lambda r: r.as_good)
     if good:
         names = sorted(good, key=lambda label: (training_cost(label), -ranks[label]))[:NAMED]
@@ -79,8 +87,7 @@ def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     evidence += [f"{r.title}: {r.score_text(names[0])}" for r in judged]
     undecided = [label for label in on_most(judged, lambda r: r.not_worse) if label not in good and label not in names]
     untold = [f"not significantly worse than the best: {join_names(undecided)}"] if undecided else []
-    untold += [f"fewer than half of the encodings learned {join_names(left_out)}"] if left_out else []
-    return [name, join_names(names), "<br>".join(evidence), priced(names), "<br>".join(untold)]
+    return [name, join_names(names), "<br>".join(evidence), priced(names), "<br>".join(untold + left_out)]
 
 
 def on_most(results: Sequence[TaskResult], labels: Callable[[TaskResult], Sequence[str]]) -> dict[str, int]:
@@ -89,16 +96,11 @@ def on_most(results: Sequence[TaskResult], labels: Callable[[TaskResult], Sequen
     return {label: count for label, count in counts.items() if count > len(results) / 2}
 
 
-def reciprocal_rank(result: TaskResult, label: str) -> float:
-    """Return 1 / rank by the mean over all longer lengths; 0 for an encoding that has not learned the task."""
-    return 1 / (result.order.index(label) + 1) if label in result.order else 0.0
-
-
 def extension(others: Sequence[TaskResult]) -> list[str]:
     """Return the row of the guide about encodings that stretch the trained rotations of RoPE without training.
 
     For each task that RoPE has learned, the one to take is that with the best mean over all longer lengths among those
-    that are significantly better than RoPE itself.
+    that are significantly better than RoPE itself made better by the limit.
     """
     name, taken, evidence, without = "extending a trained RoPE model", dict[str, list[str]](), list[str](), list[str]()
     judged = [result for result in others if "RoPE" in result.order and methods(result)]
@@ -107,14 +109,15 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
         return [name, "none", reason, "", ""]
     for result in judged:
         scores = {label: result.scores[label] for label in methods(result)}
-        verdicts = compare_with(result.scores["RoPE"], scores, result.task.metric.better)
+        improved = {seed: score - result.sign * result.limit for seed, score in result.scores["RoPE"].items()}
+        verdicts = compare_with(improved, scores, result.task.metric.better)
         best = next((label for label in scores if verdicts[label] > 0), None)
         evidence.append(f"{result.title}: {result.score_text(best or next(iter(scores)))}; {result.score_text('RoPE')}")
         if best is None:
             without.append(result.title)
         else:
             taken.setdefault(best, []).append(result.title)
-    untold = [f"no method is significantly better than RoPE itself on {join_names(without)}"] if without else []
+    untold = [f"no method is shown to be clearly better than RoPE itself on {join_names(without)}"] if without else []
     untold += ["the methods were not compared with each other", "a model of this size says little about a large one"]
     take = [f"{label} ({join_names(tasks)})" for label, tasks in taken.items()]
     return [name, ", ".join(take) or "none", "<br>".join(evidence), priced(list(taken)), "; ".join(untold)]

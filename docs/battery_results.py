@@ -13,9 +13,9 @@ from typing import Any
 from stored_rows import stored_studies, tasks_of
 
 from lengthwise.analysis import TaskFindings
-from lengthwise.analysis.claims.scores import Scores, not_learned
+from lengthwise.analysis.claims.scores import Scores, not_learned, quantity
 from lengthwise.analysis.findings import Series
-from lengthwise.analysis.ranks import over_lengths, overall
+from lengthwise.analysis.ranks import baseline_over_lengths, over_lengths, overall, reciprocal_ranks
 from lengthwise.analysis.reading import MARGIN, margin
 from lengthwise.analysis.statistics.paired import LEVEL, Comparison, compare_all, holm
 from lengthwise.analysis.statistics.study import of_task
@@ -31,6 +31,7 @@ LIMIT = (
     f"{EQUALLY_GOOD:g} nats per byte of text, {100 * EQUALLY_GOOD:g} percentage points, or {100 * EQUALLY_GOOD:g} % of "
     "the squared error of always answering 0"
 )
+NOT_KEPT = "no encoding is clearly better than guessing beyond the training length"
 STOP = "training.stop.score"  # the setting that ends trainings
 TITLES = {  # of tasks on the pages, by the text or the class
     "python:docstrings": "prose",
@@ -78,14 +79,45 @@ class TaskResult:
 
     @cached_property
     def scores(self) -> dict[str, dict[int, float]]:
-        """Return the scores over all longer lengths of the encodings that have learned the task, by seed."""
+        """Return the scores over all longer lengths of the encodings that have learned the task, by seed.
+
+        Encodings with a seed whose score is not finite are left out: the mean of the other seeds would be too good.
+        """
         scores = {s.label: overall(self.task, s, "longer") for s in self.learned}
-        return {label: by_seed for label, by_seed in scores.items() if by_seed}
+        seeds = {s.label: max(point.n_seeds for point in s.points) for s in self.learned}
+        return {label: by_seed for label, by_seed in scores.items() if len(by_seed) == seeds[label]}
 
     @cached_property
     def order(self) -> list[str]:
         """Return the encodings that have learned the task, the one with the best mean over all longer lengths first."""
         return sorted(self.scores, key=lambda label: self.sign * statistics.fmean(self.scores[label].values()))
+
+    @cached_property
+    def is_kept(self) -> bool:
+        """Return whether the best encoding is clearly better than guessing beyond the training length.
+
+        Its mean over all longer lengths has to be better than every floor by more than `small_loss`. Of shares of
+        correct answers, it has to be above 0 and every floor by more than `MARGIN` of what is missing to 1 there.
+        """
+        if not self.order:
+            return False
+        best = statistics.fmean(self.scores[self.order[0]].values())
+        floors = [baseline_over_lengths(self.task, b, "longer") for b in self.task.baselines if b.floor]
+        known = [floor for floor in floors if floor is not None]
+        if self.task.metric.better == "lower":
+            return all(floor - best > self.small_loss for floor in known)
+        return all(best - floor > MARGIN * (1 - floor) for floor in (0.0, *known))
+
+    @cached_property
+    def reciprocal_ranks(self) -> dict[str, float]:
+        """Return 1 / rank by the mean over all longer lengths. Equal means share the mean of their ranks."""
+        means = {label: statistics.fmean(by_seed.values()) for label, by_seed in self.scores.items()}
+        return reciprocal_ranks(means, better=self.task.metric.better)
+
+    @property
+    def small_loss(self) -> float:
+        """Return the limit for "no significant loss", in the units of the metric."""
+        return margin(self.task, self.task.reference_length or self.task.train_length)
 
     @property
     def sign(self) -> int:
@@ -114,7 +146,7 @@ class TaskResult:
     @property
     def limit(self) -> float:
         """Return the loss, in the units of the metric, up to which an encoding counts as equally good."""
-        return EQUALLY_GOOD / MARGIN * margin(self.task, self.task.reference_length or self.task.train_length)
+        return EQUALLY_GOOD / MARGIN * self.small_loss
 
     def compared_with_best(self, handicap: float) -> dict[str, int]:
         """Compare all others with the best one, after its scores were made worse by `handicap` (`compare_with`)."""
@@ -179,13 +211,14 @@ class TaskResult:
     def score_text(self, label: str) -> str:
         """Return an encoding with its effective length, and its mean over all longer lengths with interval and
         seeds."""
-        series = next(s for s in self.task.series if s.label == label)
+        series = next((s for s in self.task.series if s.label == label), None)
+        if series is None or label not in self.scores:
+            return f"{label} {self.length_text(label) or 'without scores'}"
         interval = over_lengths(self.task, series, "longer")
-        length = self.length_text(label)
-        if interval is None or self.reasons[label] is not None:
-            return f"{label} {length}"
-        mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
-        return f"{label} up to {length} × training length, {mean}, {len(self.scores[label])} seeds"
+        assert interval is not None, "an encoding with scores has an interval"
+        mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}] {quantity(self.task)}"
+        seeds = len(self.scores[label])
+        return f"{label} has an effective length of {self.length_text(label)} × training, and {mean}, {seeds} seeds"
 
 
 def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -> dict[str, int]:

@@ -39,8 +39,8 @@ lengthwise claims nope-2     # one claim with its tests and what they found
 | holds here | All tests of the claim agree with it. |
 | contradicted at this scale | At least one test shows the contrary. |
 | cannot tell | The scores allow both: too few seeds, a task that was not learned, or an interval that is too wide. |
-| not tested | There are no scores, or they come from an older version of a task or encoding. \
-The text names the command. |
+| not tested | There are no scores that decide, or they come from an older version of a task or encoding. \
+The text names the command, or says what a test would need. |
 
 The models here have at most 0.4 million parameters and were trained for minutes, mostly on bytes of novels and on short
 symbolic sequences. The papers' models are much larger, most of them by a factor of hundreds or more. A claim that is
@@ -54,17 +54,20 @@ contradicted here may be true at the size of the paper, and one that holds here 
   the training length. Where trainings end at a score (`StopWhenLearned`), the mean must reach that score, made worse by
   the limit for *no significant loss*. All other scores must be better there than every floor: a baseline such as a
   constant answer, or the frequencies of single bytes and of pairs. The whole interval must be better. An encoding that
-  was put into the weights of another one is judged by that one.
+  was put into the weights of another one is judged by that one, unless it was then trained at the same length.
 - **Differences between encodings** are tested with the [paired t test](statistics.md#paired-comparisons) over seeds. If
   a claim consists of several comparisons, all of them must be significant, so the largest p value counts. If some point
   against the claim, the smallest of these counts, times their number. The p values are corrected by Holm's method for
   all claims that the same study decides, and must be below 0.05.
 - **Losses at longer lengths** are judged by the 95 % interval of the difference between the longer length and the
   training length, seed by seed. A claim that an encoding keeps its score holds if the whole interval is below the limit
-  for [*no significant loss*](glossary.md#verdicts), and is contradicted if the whole interval is above it. For text
-  there are two tests: with pieces of each length, as published, and with the same targets at every length, because
-  longer pieces have more context for their average target.
+  for [*no significant loss*](glossary.md#verdicts), and is contradicted if the whole interval is above it. Text is
+  scored with the same targets at every length, because longer pieces have more context for their average target. Some
+  claims are also tested with whole pieces, as published. Then both tests must agree.
 - **Equality** is judged by the 95 % interval of the difference, which must lie within the margin that the test states.
+
+All intervals of differences and losses are over seeds. Every seed is asked the same examples, so these intervals do not
+contain the uncertainty from the choice of examples, which is large where few are asked, such as four long texts.
 
 Verdicts on losses and equality are not corrected for their number, and about one in twenty 95 % intervals misses the
 true value. So one or two of these verdicts may be wrong by chance.

@@ -18,6 +18,7 @@ Table = Mapping[str, Sequence[Sequence[float | None]]]  # by encoding, the score
 
 SOLVED = [[1.0, 0.90, 0.60], [1.0, 0.91, 0.61], [1.0, 0.89, 0.62], [1.0, 0.92, 0.59], [1.0, 0.90, 0.58]]
 UNLEARNED = 5 * [[0.5, 0.1, 0.0]]
+NOTHING_LONGER = 5 * [[1.0, 0.0, 0.0]]
 
 
 def shifted(by: float, noise: float = 0.0) -> list[list[float | None]]:
@@ -159,13 +160,56 @@ def test_a_method_of_extension_must_be_better_than_rope_without_one(guide: Any, 
     }
     row = guide.extension(results(figures(tasks)))
     assert row[1] == "none"
-    assert row[4].startswith("no method is significantly better than RoPE itself on copying and addition; ")
+    assert row[4].startswith("no method is shown to be clearly better than RoPE itself on copying and addition; ")
     tasks["Addition"] = {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(0.05, noise=0.001)}
     row = guide.extension(results(figures(tasks)))
     assert row[1] == "PI from RoPE (addition)"
-    assert "no method is significantly better than RoPE itself on copying;" in row[4]
+    assert "no method is shown to be clearly better than RoPE itself on copying;" in row[4]
+    tasks["Addition"] = {"RoPE": NOTHING_LONGER, "PI(factor=8.0) from RoPE": 5 * [[1.0, 1 / 128, 0.0]]}
+    assert guide.extension(results(figures(tasks)))[1] == "none"
     assert guide.extension([])[2] == "`lengthwise run battery/others` is not stored yet"
     assert guide.extension(results(figures({"Copy": {"RoPE": UNLEARNED}})))[2] == "RoPE has learned none of the tasks"
+
+
+def test_nothing_is_recommended_where_every_encoding_fails(pages: ModuleType, guide: Any, results: Any) -> None:
+    failing = {"FIRE": 5 * [[1.0, 0.09, 0.0]], "ALiBi": NOTHING_LONGER}
+    lost, kept = results(figures({"Addition": failing, "Sorting": {"FIRE": SOLVED, "ALiBi": shifted(-0.2)}}))
+    assert pages.differences(lost) == ["addition", "none", "", "", ""]
+    none = "no encoding is clearly better than guessing beyond the training length"
+    assert guide.purpose("arithmetic", [lost]) == ["arithmetic", "none", f"{none} on addition", "", ""]
+    row = guide.purpose("arithmetic", [lost, kept])
+    assert row[1] == "FIRE"
+    assert row[2].startswith("FIRE: equally good on 1 of 1 task<br>sorting: ")
+    assert row[4] == f"{none} on addition"
+    assert pages.untold([lost]) == [f"addition: {none}."]
+
+
+@pytest.mark.parametrize(("score", "is_kept"), [(0.93, True), (0.904, False), (0.6, False)], ids=str)
+def test_a_floor_decides_whether_every_encoding_fails(results: Any, score: float, is_kept: bool) -> None:
+    rows = figures({"BucketSort": {"FIRE": 5 * [[1.0, score, score]]}}, metric=("token accuracy", "higher"))
+    rows["panels"][0]["baselines"] = [{"label": "constant", "floor": True, "scores": dict.fromkeys(LENGTHS, 0.9)}]
+    assert results(rows)[0].is_kept == is_kept
+
+
+def test_a_floor_that_is_nearly_perfect_is_said(pages: ModuleType, results: Any) -> None:
+    rows = figures({"BucketSort": {"FIRE": 5 * [[1.0, 0.99, 0.97]]}}, metric=("token accuracy", "higher"))
+    floors = dict(zip(LENGTHS, (0.6, 0.8, 0.96), strict=True))
+    rows["panels"][0]["baselines"] = [{"label": "constant", "floor": True, "scores": floors}]
+    (sentence,) = pages.untold(results(rows))
+    assert sentence.startswith("bucket sort: a baseline without a model has 0.96 at 64 symbols")
+
+
+def test_equal_encodings_share_their_ranks(guide: Any, results: Any) -> None:
+    perfect = 5 * [[1.0, 1.0, 1.0]]
+    (result,) = results(figures({"Copy": {"NoPE": perfect, "FIRE": perfect, "RoPE": SOLVED}}))
+    assert result.reciprocal_ranks == {"NoPE": 1 / 1.5, "FIRE": 1 / 1.5, "RoPE": 1 / 3}
+
+
+def test_a_task_without_an_encoding_has_no_evidence_for_it(guide: Any, results: Any) -> None:
+    both = {"FIRE": SOLVED, "RoPE": shifted(-0.3)}
+    row = guide.purpose("copying", results(figures({"Copy": both, "Reverse": both, "Recall": {"RoPE": SOLVED}})))
+    assert row[1] == "FIRE"
+    assert row[2].endswith("recall: FIRE without scores")
 
 
 # ---- what was learned ------------------------------------------------------------------------------------------------
@@ -232,8 +276,12 @@ def test_the_page_takes_its_numbers_from_the_rows(pages: ModuleType, results: An
     assert "| exact copying and retrieval | FIRE |" in importlib.import_module("battery_guide").guide(core, others, "")
 
 
-def test_a_score_that_is_not_finite_is_no_score(results: Any) -> None:
+def test_a_score_that_is_not_finite_is_no_score(pages: ModuleType, results: Any) -> None:
     """JSON stores null for it."""
     diverged: list[list[float | None]] = [[1.0, 0.9, None] for _ in range(5)]
     (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": diverged}}))
     assert result.order == ["FIRE"]
+    survivor: list[list[float | None]] = [[1.0, 1.0, 1.0], *diverged[1:]]  # its only mean would be the best
+    (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": survivor}}))
+    assert result.order == ["FIRE"]
+    assert pages.untold([result])[0] == "copying: RoPE got scores that are not finite, and are in no ranking."

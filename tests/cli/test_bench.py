@@ -145,7 +145,7 @@ def test_memory_is_a_table(here: Call, clock: Any, monkeypatch: pytest.MonkeyPat
         (["fier"], "did you mean 'FIRE'?"),
         (["--lengths", "0"], "--lengths contains '0'; write whole numbers from 1"),
         (["--rounds", "0"], "--rounds must be a whole number of at least 1"),
-        (["--d-model", "15", "--num-heads", "2"], "--d-model must be a multiple of num_heads"),
+        (["--d-model", "15", "--num-heads", "2"], "--d-model must be a multiple of --num-heads"),
         (["rope*3+nope", "--num-layers", "2"], "num_layers must be at least 4"),
         (["liere:block=7"], "LieRE: block must be at least 2 and divide head_dim, 64, got 7"),
         (["rope", "liere:block=7"], "LieRE: block must be at least 2 and divide head_dim, 64, got 7"),

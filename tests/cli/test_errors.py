@@ -75,7 +75,7 @@ USAGE = [
     ([*COMPARE, "--lengths", ""], "--lengths must be whole numbers, comma-separated, got ''"),
     ([*COMPARE, "--seeds", "0"], "seeds must be at least 1, or a list of seeds, got 0"),
     ([*COMPARE, "--steps", "0"], "steps must be at least 1 for a run without a parent, got 0"),
-    ([*COMPARE, "--num-heads", "3"], "--d-model must be a multiple of num_heads, got 128 and 3"),
+    ([*COMPARE, "--num-heads", "3"], "--d-model must be a multiple of --num-heads, got 128 and 3"),
     ([*COMPARE, "--then", ""], "--then is empty; name encodings to continue with, or omit it"),
     ([*COMPARE, "--learning-rate", "-1"], "lengthwise: --learning-rate must be more than 0, got -1.0"),
     ([*COMPARE, "--batch-size", "0"], "lengthwise: --batch-size must be at least 1, got 0"),
@@ -91,7 +91,7 @@ USAGE = [
     (["sample", "copy", "--length", "2.7"], "--length: must be a whole number, got '2.7'"),
     (["run", ""], "the study's path is empty"),
     (["compare", "nope", "--task", "copy", "--train-length", "0"], "--train-length must be at least 1, got 0"),
-    ([*COMPARE, "--min-length", "5"], "--min-length must be at most train_length 4, got 5"),
+    ([*COMPARE, "--min-length", "5"], "--min-length must be at most --train-length 4, got 5"),
     (
         [*COMPARE, "--train-examples", "3"],
         "--train-examples must be at least 16 (a batch, and an example of each length), got 3",

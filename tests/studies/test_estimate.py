@@ -133,6 +133,9 @@ def test_the_executor_tells_it_before_anything_starts(
     view = Overview(study)
     view.update(begun)
     assert view.opening(begun, tmp_path).endswith(f"this takes about {round(begun.seconds)} s")
+    first_of_two = Overview(dataclasses.replace(study, then=lambda store: study))
+    first_of_two.update(begun)
+    assert first_of_two.opening(begun, tmp_path).endswith(" s, and another stage follows")
     assert view.eta() == begun.seconds
     done = dataclasses.replace(begun, counts={**begun.counts, "done": 1})
     assert view.opening(done, tmp_path).startswith(f"{study.name}: the run is done")

@@ -171,10 +171,12 @@ def named_as_options(*configs: type) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        fields = "|".join({field.name for config in configs for field in dataclasses.fields(config)})
+        fields = {field.name for config in configs for field in dataclasses.fields(config)}
         classes = "|".join(config.__name__ for config in configs)
-        setting = re.compile(rf"\b(?:{classes})\.({fields})\b|^({fields})(?= must)")
-        text = setting.sub(lambda match: f"--{(match[1] or match[2]).replace('_', '-')}", str(error))
+        compound = "|".join(name for name in fields if "_" in name)  # never ordinary words of a message
+        names = rf"\b(?:{classes})\.(?P<of_class>{'|'.join(fields)})\b|^(?P<first>{'|'.join(fields)})(?= must)"
+        setting = re.compile(rf"{names}|\b(?P<compound>{compound})\b" if compound else names)
+        text = setting.sub(lambda match: f"--{str(match[match.lastgroup or 0]).replace('_', '-')}", str(error))
         raise type(error)(text) from error
 
 

@@ -166,7 +166,9 @@ class Overview:
             return f"{self.study.name}: {done_runs} done (results in {results})"
         runs = counted(self.total, "run") + (f", {done} of them already done" if done else "")
         seconds = f"; this takes about {duration(event.seconds)}" if event.seconds is not None else ""
-        return f"{self.study.name}: {runs}; {counted(event.workers, 'worker')}, results in {results}{seconds}"
+        following = ", and another stage follows" if self.study.then is not None else ""
+        workers = counted(event.workers, "worker")
+        return f"{self.study.name}: {runs}; {workers}, results in {results}{seconds}{following}"
 
     def status(self) -> str:
         """Return how many runs are done, and the remaining time if it is known."""

@@ -34,6 +34,22 @@ def test_names_are_unique_and_claims_are_complete() -> None:
         assert {rows.study for test in claim.tests for rows in test.all_rows} <= STORED_NAMES.keys(), claim.name
 
 
+def test_published_ablations_are_those_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers at four times the training length, of the variant that a claim is about and of the one that it is
+    compared with."""
+    monkeypatch.syspath_prepend(str(ROOT / "studies" / "fire"))
+    published = importlib.import_module("ablations").LONGER
+    checked = 0
+    for claim in CLAIMS:
+        for test in claim.tests:
+            if isinstance(test, (Better, SameAs)) and test.rows.study == "fire/ablations" and test.at == 4:
+                for label in test.labels:
+                    number = published[label][1]
+                    assert any(f"{number:.{digits}f}" in claim.text for digits in (2, 3)), (claim.name, label)
+                    checked += 1
+    assert checked == 14
+
+
 def test_every_test_states_what_it_tests() -> None:
     statements = [test.statement for claim in CLAIMS for test in claim.tests]
     assert all(re.fullmatch(r"\S.*[^.]", statement) for statement in statements)

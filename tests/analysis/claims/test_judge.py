@@ -93,7 +93,7 @@ def test_equal_differences_of_all_seeds_are_judged_by_the_intervals_of_the_score
 def test_a_difference_must_be_as_large_as_claimed(found: Any, by: float, verdict: str) -> None:
     judgement = found(Better("FIRE", "RoPE", TEXT, 2, by=by), text={"FIRE": FLAT, "RoPE": STEEP})
     assert judgement.verdict == verdict
-    assert "a difference of −0.893 (−0.931 … −0.855)" in judgement.reasons[0]
+    assert f"a difference of −0.893 (−0.931 … −0.855), compared with −{by:.3f}" in judgement.reasons[0]
     judgement = found(Better("FIRE", "RoPE", COPY, 2, by=0.5 * by), copy={"FIRE": ALL_RIGHT, "RoPE": ALL_WRONG})
     assert judgement.verdict == {0.5: "holds here", 0.89: "holds here", 2.0: "contradicted at this scale"}[by]
 
@@ -165,12 +165,43 @@ def test_learning(found: Any, trained: Sequence[float], is_learned: bool, verdic
     assert found(Learns("FIRE", COPY, is_learned), copy={"FIRE": scores}).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("trained", "verdict"),
+    [
+        ((2.0, 2.01, 1.99), "holds here"),
+        ((0.5, 2.01, 1.99), "cannot tell"),  # one seed has learned it, but the interval of the mean reaches the floor
+        ((0.5, 0.51, 0.49), "contradicted at this scale"),
+    ],
+)
+def test_a_single_seed_that_beats_the_floors_may_have_learned(
+    found: Any, trained: Sequence[float], verdict: str
+) -> None:
+    floor = (Baseline(label="bigram", scores={10: 2.0}, floor=True),)
+    scores = [[score, 3.0, 3.0] for score in trained]
+    assert found(Learns("FIRE", TEXT, False), text={"FIRE": scores}, baselines=floor).verdict == verdict
+
+
 def test_ranks_are_means_over_tasks(found: Any) -> None:
     table = {"FIRE": ALL_RIGHT, "RoPE": ALL_WRONG, "NoPE": seeds(*3 * [(1.0, 0.5, 0.2)])}
     swapped = {"FIRE": ALL_RIGHT, "RoPE": seeds(*3 * [(1.0, 0.5, 0.2)]), "NoPE": ALL_WRONG}
     judgement = found(RanksHigher("FIRE", "RoPE", (COPY, REVERSE)), copy=table, reverse=swapped)
     assert judgement.reasons[0].startswith("Over 2 tasks, FIRE has a mean reciprocal rank of 1.000 and RoPE 0.417")
     assert judgement.verdict == "cannot tell"  # the ranks are the same with every seed, so there is no test
+
+
+def test_a_score_over_all_longer_lengths_is_compared_with_the_claimed_one(found: Any) -> None:
+    test = Falls("FIRE", COPY, None, below=0.05)
+    judgement = found(test, copy={"FIRE": seeds(*3 * [(1.0, 0.0, 0.0)])})
+    assert judgement.verdict == "holds here"
+    assert judgement.reasons[0].endswith("(exact match) over all longer lengths, 3 seeds, 128 examples each")
+    assert found(test, copy={"FIRE": ALL_RIGHT}).verdict == "contradicted at this scale"
+
+
+def test_scores_of_two_studies_with_the_same_settings_are_named_once() -> None:
+    rows = (Rows(study, "Text", {}, "prose") for study in ("fire/small", "fire/ablations"))
+    test = Better("FIRE", "RoPE", next(rows), 2, next(rows))
+    assert test.statement == "FIRE is better than RoPE at 2× the training length"
+    assert test.task == "Text, prose"
 
 
 # ---- reasons why nothing can be told -----------------------------------------------------------------------------
@@ -196,6 +227,16 @@ def test_a_loss_must_be_clearly_better_than_every_floor(found: Any) -> None:
     assert judgement.verdict == "holds here"
 
 
+def test_only_seeds_of_both_encodings_are_compared(found: Any) -> None:
+    five = [*FLAT, (9.0, 9.0, 9.0), (9.0, 9.0, 9.0)]
+    judgement = found(Better("FIRE", "RoPE", TEXT, 2), text={"FIRE": five, "RoPE": STEEP})
+    assert judgement.reasons[0].startswith("At 20 bytes (2× the training length), FIRE has 1.010 and RoPE 1.903")
+    assert ", 3 seeds, " in judgement.reasons[0]
+    missing: list[list[float | None]] = [[1.0, None, None], [1.0, None, None], *STEEP]
+    judgement = found(SameAs("FIRE", "RoPE", TEXT, 2), text={"FIRE": FLAT, "RoPE": missing})
+    assert judgement.reasons == ("too few seeds: FIRE and RoPE on Text have 1 in common, and 3 are needed",)
+
+
 @pytest.mark.parametrize("label", ["PI from RoPE", "PI from RoPE (100 steps at 40)"])
 def test_an_encoding_in_trained_weights_is_judged_by_the_model_that_was_trained(found: Any, label: str) -> None:
     failing = seeds((0.2, 0.1, 0.0), (0.2, 0.12, 0.01), (0.2, 0.14, 0.0))
@@ -203,6 +244,13 @@ def test_an_encoding_in_trained_weights_is_judged_by_the_model_that_was_trained(
     assert judgement.verdict == "holds here"
     judgement = found(Falls(label, COPY, 2, below=0.5), copy={"RoPE": failing, label: ALL_RIGHT})
     assert judgement.reasons[0].startswith("not learned: RoPE has 0.200")
+
+
+def test_an_encoding_that_was_trained_on_at_the_training_length_is_judged_by_itself(found: Any) -> None:
+    failing = seeds((0.2, 0.1, 0.0), (0.2, 0.12, 0.01), (0.2, 0.14, 0.0))
+    label = "NoPE from RoPE (20 steps)"
+    judgement = found(Falls(label, COPY, 2, below=0.5), copy={"RoPE": ALL_RIGHT, label: failing})
+    assert judgement.reasons[0].startswith("not learned: NoPE from RoPE (20 steps) has 0.200")
 
 
 def test_two_seeds_are_too_few(found: Any) -> None:

@@ -18,7 +18,8 @@ from lengthwise.analysis.claims.scores import (
     Verdict,
     find,
     find_learned,
-    needed_score,
+    in_common,
+    needed_of_a_seed,
     not_learned,
     quantity,
     reaches,
@@ -60,7 +61,7 @@ class Test(ABC):
     @property
     def task(self) -> str:
         """Return the tasks that decide, in words."""
-        return " and ".join(rows.text for rows in self.all_rows)
+        return " and ".join(dict.fromkeys(rows.text for rows in self.all_rows))
 
     @property
     @abstractmethod
@@ -93,7 +94,7 @@ class Better(Test):
 
     @property
     def names(self) -> tuple[str, str]:
-        if self.than_rows is None:
+        if self.than_rows is None or self.than_rows.words == self.rows.words:
             return self.label, self.than
         return f"{self.label} ({self.rows.words})", f"{self.than} ({self.than_rows.words})"
 
@@ -104,7 +105,7 @@ class Better(Test):
         return f"{first} is better than {second}{by} {at_text(self.at)}"
 
     def outcome(self, evidence: AllEvidence) -> Outcome:
-        ours, theirs = self.scores(evidence)
+        ours, theirs = in_common(*self.scores(evidence))
         better = ours.task.metric.better
         _, difference = compared(ours.by_seed, theirs.by_seed, better)
         needed = -self.by if better == "lower" else self.by
@@ -112,7 +113,8 @@ class Better(Test):
         first, second = self.names
         means = f"{first} has {figure(ours.mean)} and {second} {figure(theirs.mean)} {quantity(ours.task)}"
         verdict: Verdict = HOLDS if comparison.first == "ours" else CONTRADICTED
-        sentence = f"{capital(ours.where)}, {means}: {of_difference(difference)}, {ours.counts}"
+        claimed = f", compared with {figure(needed)}" if self.by else ""
+        sentence = f"{capital(ours.where)}, {means}: {of_difference(difference)}{claimed}, {ours.counts}"
         if comparison.p is None:
             ends_apart = ours.interval and theirs.interval and ours.interval.differs_from(theirs.interval)
             return Outcome(
@@ -184,7 +186,7 @@ class SameAs(Test):
         return f"{self.label} and {self.than} differ by at most {self.within:g} {at_text(self.at)}"
 
     def outcome(self, evidence: AllEvidence) -> Outcome:
-        ours, theirs = (find_learned(evidence, self.rows, label, self.at) for label in self.labels)
+        ours, theirs = in_common(*(find_learned(evidence, self.rows, label, self.at) for label in self.labels))
         _, difference = compared(ours.by_seed, theirs.by_seed, ours.task.metric.better)
         means = f"{self.label} has {figure(ours.mean)} and {self.than} {figure(theirs.mean)} {quantity(ours.task)}"
         sentence = f"{capital(ours.where)}, {means}: {of_difference(difference)}, {ours.counts}"
@@ -224,12 +226,12 @@ class Keeps(Test):
 class Falls(Test):
     """An encoding loses more than the report's limit at `at` times the training length.
 
-    `below`: if it is given, the score there must be below that.
+    `below`: if it is given, the score there must be below that; without `at`, the score over all longer lengths.
     """
 
     label: str
     rows: Rows
-    at: float
+    at: float | None
     below: float | None = None
 
     @property
@@ -269,7 +271,7 @@ class Learns(Test):
             f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from "
             f"{figure(min(values))} to {figure(max(values))}, {scores.counts}"
         )
-        needed = needed_score(scores.task)
+        needed = needed_of_a_seed(scores.task)
         if needed is not None and len({reaches(scores.task, value, needed) for value in values}) == 2:
             return Outcome(UNDECIDED, f"{sentence}; the seeds disagree")
         if (not_learned(scores) is None) == self.is_learned:
@@ -308,13 +310,12 @@ def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcom
 
 def bounded(scores: Scores, least: float) -> Outcome:
     """Compare a score with the least one that is claimed, by its interval."""
-    (point,) = scores.points
-    sentence = (
-        f"{scores.series.label} has {ends(point.interval)} {quantity(scores.task)} {scores.where}, {scores.counts}"
-    )
-    if point.interval.low >= least:
+    interval = scores.interval
+    assert interval is not None, "scores that were found have an interval"
+    sentence = f"{scores.series.label} has {ends(interval)} {quantity(scores.task)} {scores.where}, {scores.counts}"
+    if interval.low >= least:
         return Outcome(HOLDS, sentence)
-    return Outcome(CONTRADICTED if point.interval.high < least else UNDECIDED, sentence)
+    return Outcome(CONTRADICTED if interval.high < least else UNDECIDED, sentence)
 
 
 def at_text(at: float | None) -> str:

@@ -18,7 +18,7 @@ STORED_NAMES = {
     "battery/core": "battery: core",
     "battery/others": "battery: others",
     "chomsky/small": "chomsky: small",
-    "coupling/small": "coupling: small",
+    "coupling/small --set seeds=3": "coupling: small",
     "encodings_2026/small": "encodings 2026 (small)",
     "fire/ablations": "fire: ablations (laptop)",
     "fire/extension": "fire: context extension",

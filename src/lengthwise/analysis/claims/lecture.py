@@ -21,7 +21,13 @@ SAME_TARGETS = Rows(
     {"training.train_length": 512, "question.shift.targets": 64},
     "trained on 512 bytes, the same targets at every length",
 )
-TEXTS = (SHORT, LONG, SAME_TARGETS)
+SAME_TARGETS_LONG = Rows(
+    "lecture/extrapolation",
+    TEXT,
+    {"training.train_length": 1024, "question.shift.targets": 64},
+    "trained on 1,024 bytes, the same targets at every length",
+)
+TEXTS = (SHORT, LONG, SAME_TARGETS, SAME_TARGETS_LONG)
 
 FIRST_ORDER = {"training.data_seed": 0}
 ALL_FOUR = Rows(
@@ -39,13 +45,15 @@ BEST = "FIRE with Randomized(max_length=64)"
 CLAIMS = (
     Claim(
         name="lecture-1",
-        text="With the sinusoidal encoding, the perplexity of text rises at once beyond the training length.",
+        text="With the sinusoidal encoding, the perplexity of text rises at once beyond the training length "
+        "(tested here at twice this length, the first longer one).",
         source=LECTURE,
         tests=tuple(Falls("Sinusoidal", rows, 2) for rows in TEXTS),
     ),
     Claim(
         name="lecture-2",
-        text="With RoPE, the perplexity of text rises a few hundred tokens beyond the training length.",
+        text="With RoPE, the perplexity of text rises a few hundred tokens beyond the training length (tested here "
+        "only as worse at twice this length, 512 and 1,024 bytes beyond it).",
         source=LECTURE,
         tests=tuple(Falls("RoPE", rows, 2) for rows in TEXTS),
     ),
@@ -69,9 +77,10 @@ CLAIMS = (
     ),
     Claim(
         name="addition-1",
-        text="With all four ingredients, sums of 2.5 times as many digits as in training are more than 98 % right.",
+        text="With all four ingredients, sums of 2.5 times as many digits as in training are more than 98 % right "
+        "(tested here at 2.33 times as many, 7 digits).",
         source=ZHOU,
-        tests=(Keeps(BEST, ALL_FOUR, 2.5, least=0.98),),
+        tests=(Keeps(BEST, ALL_FOUR, 7 / 3, least=0.98),),
     ),
     Claim(
         name="addition-2",

@@ -1,8 +1,9 @@
 """The scores that a test compares, and the reasons why they decide nothing."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lengthwise.analysis.claims.evidence import Evidence, Rows
@@ -35,11 +36,15 @@ class NoDecision(Exception):
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of an encoding at one length, or over all lengths longer than training (`length` is None)."""
+    """The scores of an encoding at one length, or over all lengths longer than training (`length` is None).
+
+    `seeds`: those that count; None for all.
+    """
 
     task: TaskFindings
     series: Series
     length: int | None
+    seeds: Set[int] | None = None
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -52,8 +57,10 @@ class Scores:
     @property
     def by_seed(self) -> dict[int, float]:
         if self.length is None:
-            return overall(self.task, self.series, "longer")
-        return {s.seed: s.mean for point in self.points for s in point.seeds if math.isfinite(s.mean)}
+            scores = overall(self.task, self.series, "longer")
+        else:
+            scores = {s.seed: s.mean for point in self.points for s in point.seeds if math.isfinite(s.mean)}
+        return {seed: score for seed, score in scores.items() if self.seeds is None or seed in self.seeds}
 
     @property
     def mean(self) -> float:
@@ -138,14 +145,26 @@ def find_learned(evidence: Mapping[str, Evidence], rows: Rows, label: str, at: f
     return scores
 
 
+def in_common(ours: Scores, theirs: Scores) -> tuple[Scores, Scores]:
+    """Return the scores of the seeds that both have. Raises `NoDecision` if these are too few."""
+    seeds = ours.by_seed.keys() & theirs.by_seed.keys()
+    if len(seeds) < SEEDS:
+        both = f"{ours.series.label} and {theirs.series.label}"
+        raise NoDecision(
+            UNDECIDED, f"too few seeds: {both} on {ours.task.name} have {len(seeds)} in common, and {SEEDS} are needed"
+        )
+    return replace(ours, seeds=seeds), replace(theirs, seeds=seeds)
+
+
 def not_learned(scores: Scores) -> str | None:
     """Return why a task does not count as learned, judged by the score at the training length; None if it does.
 
-    An encoding that was put into the weights of another one, such as `PI from RoPE`, is judged by that one.
+    An encoding that was put into the weights of another one is judged by that one if it was not trained at the training
+    length: `PI from RoPE` and `PI from RoPE (100 steps at 1024)` by RoPE, and `NoPE from RoPE (20 steps)` by itself.
     """
     task, series = scores.task, scores.series
-    trained = series.label.partition(" from ")[2].partition(" (")[0] or series.label
-    series = next((one for one in task.series if one.label == trained), series)
+    if origin := re.fullmatch(r".+ from (.+?)( \(\d+ steps? at .+\))?", series.label):
+        series = next((one for one in task.series if one.label == origin[1]), series)
     point = series.point_at(task.reference_length) if task.reference_length is not None else None
     if point is None or not math.isfinite(point.mean):
         return f"{series.label} has no score at the training length"
@@ -174,6 +193,20 @@ def needed_score(task: TaskFindings) -> float | None:
         return None
     tolerance = margin(task, task.reference_length)
     return stop + tolerance if task.metric.better == "lower" else stop - tolerance
+
+
+def needed_of_a_seed(task: TaskFindings) -> float | None:
+    """Return the score at the training length from which a single seed has learned a task; None without floors.
+
+    Where floors decide, it is the best of them made better by the report's limit for "no significant loss".
+    """
+    if (needed := needed_score(task)) is not None or (length := task.reference_length) is None:
+        return needed
+    floors = [baseline.scores[length] for baseline in task.baselines if baseline.floor and length in baseline.scores]
+    if not floors:
+        return None
+    tolerance = margin(task, length)
+    return min(floors) - tolerance if task.metric.better == "lower" else max(floors) + tolerance
 
 
 def reaches(task: TaskFindings, score: float, needed: float) -> bool:

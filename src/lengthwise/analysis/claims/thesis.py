@@ -31,7 +31,7 @@ NTK, PI, YARN = "DynamicNTK(factor=8.0)", "PI(factor=8.0)", "YaRN(factor=8.0)"
 THESIS = "a thesis on in-context function learning"
 PLOTS = f"{THESIS}, plots without numbers"
 
-OTHERS = ("NoPE", "RoPE", PI, YARN)
+OTHERS = ("NoPE", "RoPE", PI, NTK, YARN, "DynamicYaRN")
 
 CLAIMS = (
     Claim(
@@ -83,9 +83,7 @@ CLAIMS = (
         name="thesis-8",
         text="No encoding learns parities, neither of all bits nor of two of them.",
         source=PLOTS,
-        tests=tuple(
-            Learns(label, rows, is_learned=False) for rows in PARITIES for label in ("NoPE", "RoPE", "ALiBi", "FIRE")
-        ),
+        tests=tuple(Learns(label, rows, is_learned=False) for rows in PARITIES for label in (*OTHERS, "ALiBi", "FIRE")),
     ),
     Claim(
         name="thesis-9",
