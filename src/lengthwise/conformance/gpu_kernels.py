@@ -37,7 +37,7 @@ WIDE = torch.float64
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 NEAR = 2e-6  # a coordinate of about 1 is rounded by less in float32
 SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
-SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
+SEGMENT_TENSORS = ("slope", "intercept", "query_scale", "feature_parameter")
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ class Call:
             return {"prefix_sum": -torch.rand(len(self.grad), heads, self.mask.keys, dtype=WIDE).cumsum(-1)}
         count, position_q = SEGMENT_COUNTS[bias], self.positions[:, -self.mask.queries :]
         distance_feature = torch.log1p(0.3 * torch.arange(int(self.positions.max()) + 1))
+        self.feature, self.feature_derivative = distance_feature, torch.randn(len(distance_feature))
         query_scale = 1 / torch.log1p(0.3 * position_q.float().clamp(min=block / 2))
         distance = (position_q[:, :, None] - self.positions[:, None]).clamp(min=0)
         self.knots = between_coordinates(
@@ -171,7 +172,7 @@ class Call:
         slope = torch.randn(heads, count)
         jumps = (slope[:, :-1] - slope[:, 1:]) * self.knots.float()  # continuous, as an MLP is
         intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
-        return dict(zip(SEGMENT_TENSORS, (slope, intercept, distance_feature, query_scale), strict=True))
+        return dict(zip(SEGMENT_TENSORS, (slope, intercept, query_scale, torch.zeros(1)), strict=True))
 
     def compare(self, device: torch.device | str) -> Comparison:
         """Compare all results of the kernels on the device, up to the first failure."""
@@ -209,8 +210,14 @@ class Call:
         if "vectors" in leaves:
             terms.append(RelativeKeyBias(leaves["vectors"], -4, leaves["vector"]))
         if "slope" in leaves:
-            slope, intercept, distance_feature, query_scale = (leaves[name] for name in SEGMENT_TENSORS)
-            terms.append(PiecewiseLinearBias(slope, intercept, self.knots.to(slope), distance_feature, query_scale))
+            slope, intercept, query_scale, parameter = (leaves[name] for name in SEGMENT_TENSORS)
+            feature, derivative = self.feature.to(slope), self.feature_derivative.to(slope)
+            terms.append(
+                PiecewiseLinearBias(
+                    slope, intercept, self.knots.to(slope), feature + parameter * derivative, query_scale,
+                    feature_parameter=parameter, feature_derivative=derivative,
+                )
+            )  # fmt: skip
         if "prefix_sum" in leaves:
             terms.append(CumulativeBias(leaves["prefix_sum"]))
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)

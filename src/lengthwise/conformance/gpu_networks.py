@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.encodings import FIRE, piecewise
+from lengthwise.encodings.fire import feature_derivative
 
 TOLERANCE = 1e-6  # of the largest number; gradients are in the float32 of the parameters
 
@@ -29,19 +30,19 @@ def difference(device: torch.device | str) -> str | None:
     found = gpu_segments.relu_segments_backward(d_slope.to(device), d_intercept.to(device), on_device, result[3], False)
     right = piecewise._parameter_gradients(parameters, gates, False, d_slope, d_intercept)
 
-    tables = fire.tables(c, multiplier, distance, query)
-    d_feature, d_scale = (torch.randn_like(x) for x in tables)
+    feature, scale, _ = fire.tables(c, multiplier, distance, query)
+    d_feature, d_scale = torch.randn_like(feature), torch.randn_like(scale)
     numbers = c.detach().to(device), multiplier.detach().to(device), distance.to(device), query.to(device)
     found_tables = gpu_segments.fire_tables(*numbers, fire.L, fire.eps)
     found_numbers = gpu_segments.fire_tables_backward(
         *numbers, d_feature.to(device), d_scale.to(device), fire.L, fire.eps
     )
-    right_numbers = torch.autograd.grad(tables, (c, multiplier), (d_feature, d_scale))
+    right_numbers = torch.autograd.grad((feature, scale), (c, multiplier), (d_feature, d_scale))
 
     pairs: dict[str, tuple[Sequence[Tensor], Sequence[Tensor]]] = {
         "segments of a network": (result, (slope, intercept, knots, gates)),
         "gradients of a network": (found, right),
-        "tables of FIRE": (found_tables, tables),
+        "tables of FIRE": (found_tables, (feature, scale, feature_derivative(c, distance, fire.L))),
         "gradients of c and L": (found_numbers, right_numbers),
     }
     for name, (ours, expected) in pairs.items():

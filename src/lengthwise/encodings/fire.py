@@ -149,22 +149,31 @@ class FIRE(PositionEncoding):
         else:
             exact = self.f
             slope, intercept, knots = grid_segments(self.f, like=layers[0].weight)
+        derivative = None
         if self.c is None:
             distance_feature, query_scale = self.psi(distance), 1 / self._denominator(span.q)
         elif self.L_multiplier is None or torch.compiler.is_compiling():
             unit = self.psi(torch.full((), self.L, dtype=table_dtype(distance.device), device=distance.device))
             unit = torch.where(unit > 0, unit, 1.0)
             distance_feature, query_scale = self.psi(distance) / unit, unit / self._denominator(span.q)
+            derivative = feature_derivative(self.c, distance, self.L)
         else:
-            distance_feature, query_scale = self.tables(self.c, self.L_multiplier, distance, span.q.long())
-        return AttentionModifiers(
-            terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
+            distance_feature, query_scale, derivative = self.tables(self.c, self.L_multiplier, distance, span.q.long())
+        parameter = None if self.c is None or derivative is None else self.c.view(1)
+        bias = PiecewiseLinearBias(
+            slope, intercept, knots, distance_feature, query_scale, exact, cols.distances, parameter, derivative
         )
+        return AttentionModifiers(terms=(bias,))
 
-    def tables(self, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two factors of x: the distance feature and the query scale."""
-        feature, scale = _Tables.apply(c, multiplier, distance, query, self.L, self.eps)
-        return feature, scale
+    def tables(
+        self, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the two factors of x, the distance feature and the query scale, and the derivative of the former by c.
+
+        The compiled library leaves out the derivative, which the kernels of a CPU do not need.
+        """
+        feature, scale, derivative = _Tables.apply(c, multiplier, distance, query, self.L, self.eps)
+        return feature, scale, derivative
 
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.
@@ -177,8 +186,20 @@ class FIRE(PositionEncoding):
         return span.length - 1 < abs(self.L_multiplier.item() * self.L)
 
 
+@torch.no_grad()
+def feature_derivative(c: Tensor, distance: Tensor, L: float) -> Tensor:
+    """Return the derivative of the distance feature ψ(distance) / ψ(`L`) by c."""
+    size = c.to(table_dtype(distance.device)).abs()
+    exact_unit = torch.log1p(size * L)
+    unit = torch.where(exact_unit > 0, exact_unit, 1.0)
+    unit_by_size = torch.where(exact_unit > 0, L / (1 + size * L), 0.0)
+    feature = torch.log1p(size * distance) / unit
+    return (distance / (1 + size * distance) - feature * unit_by_size) / unit * c.sign()
+
+
 class _Tables(torch.autograd.Function):
     """Compute the two factors of x: the distance feature ψ(distance) / ψ(`L`) and the query scale ψ(`L`) / denominator.
+    The third result is the derivative of the distance feature by c, or None.
 
     Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would
     nearly cancel, and their rounding errors would remain.
@@ -190,19 +211,23 @@ class _Tables(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         ctx.save_for_backward(c, multiplier, distance, query)
         ctx.L, ctx.eps = L, eps
         if piecewise.uses_library(c, multiplier, distance, query):
-            return segments.fire_tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
+            return *segments.fire_tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query), None
         if piecewise.uses_gpu_kernels(c, multiplier, distance, query):
             from lengthwise.native import gpu_segments
 
-            return gpu_segments.fire_tables(c, multiplier, distance, query, L, eps)
-        size, reached, _, unit = _Tables.of(c, multiplier, query, L)
-        value = torch.log1p(size * reached) + eps
-        query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
-        return torch.log1p(size * distance) / unit, query_scale
+            feature, query_scale, derivative = gpu_segments.fire_tables(c, multiplier, distance, query, L, eps)
+        else:
+            size, reached, _, unit = _Tables.of(c, multiplier, query, L)
+            value = torch.log1p(size * reached) + eps
+            query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
+            feature = torch.log1p(size * distance) / unit
+            derivative = feature_derivative(c, distance, L)
+        ctx.mark_non_differentiable(derivative)
+        return feature, query_scale, derivative
 
     @staticmethod
     def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -213,7 +238,7 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
         c, multiplier, distance, query = ctx.saved_tensors  # read once: under checkpointing a second access is an error
         tensors = (c, multiplier, distance, query, grad_feature, grad_scale)
         if not torch.is_grad_enabled() and piecewise.uses_library(*tensors):

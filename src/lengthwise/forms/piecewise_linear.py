@@ -26,6 +26,9 @@ class PiecewiseLinearBias(Term):
     `exact`: the function of x that the segments approximate, x [..., 1] -> [..., h]; None if the segments are exact. It
     defines the result, so the reference evaluates it for every pair. Other backends use the segments. The encoding that
     builds them documents their error.
+
+    `feature_parameter`, `feature_derivative`: the number that `distance_feature` is computed from, and the derivative
+    of each entry by it. On a GPU, the fused kernels sum the gradient of this number, and none for each distance.
     """
 
     slope: Float[Tensor, "#h s"]
@@ -35,6 +38,8 @@ class PiecewiseLinearBias(Term):
     query_scale: Float[Tensor, "#b i"]
     exact: Callable[[Tensor], Tensor] | None = None
     distances: Int[Tensor, " n"] | None = None
+    feature_parameter: Float[Tensor, "1"] | None = None
+    feature_derivative: Float[Tensor, " n"] | None = None
 
     cost = ("line segments, and a number for each distance and each query: O(n)", "O(h n²)")
     cacheable = True

@@ -238,29 +238,35 @@ def _denominator(position, size, threshold, EPS: tl.constexpr):
 
 @triton.jit
 @no_type_check
+def _sign(x):
+    return tl.where(x > 0.0, 1.0, tl.where(x < 0.0, -1.0, 0.0)).to(tl.float64)
+
+
+@triton.jit
+@no_type_check
 def tables_forward(
-    c, multiplier, distance, query, feature, scale, distances, queries, L: tl.constexpr, EPS: tl.constexpr,
+    c, multiplier, distance, query, feature, derivative, scale, distances, queries, L: tl.constexpr, EPS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Write distance_feature and query_scale of a chunk of distances or queries, as `_Tables` in fire.py does."""
+    """Write distance_feature and its derivative, or query_scale, of a chunk of distances or queries, as `_Tables` in
+    fire.py does.
+    """
     size, threshold, unit = _sizes(c, multiplier, L)
     program = tl.program_id(0)
     chunks = tl.cdiv(distances, CHUNK)
     if program < chunks:
         n = program * CHUNK + tl.arange(0, CHUNK)
         x = tl.load(distance + n, mask=n < distances, other=0).to(tl.float64)
-        tl.store(feature + n, _log1p(size * x) / unit, mask=n < distances)
+        value = _log1p(size * x) / unit
+        tl.store(feature + n, value, mask=n < distances)
+        unit_by_size = tl.where(size * L > 0.0, L / (1.0 + size * L), 0.0)
+        by_size = (x / (1.0 + size * x) - value * unit_by_size) / unit
+        tl.store(derivative + n, by_size * _sign(tl.load(c).to(tl.float64)), mask=n < distances)
     else:
         n = (program - chunks) * CHUNK + tl.arange(0, CHUNK)
         x = tl.load(query + n, mask=n < queries, other=0).to(tl.float64)
         _, value = _denominator(x, size, threshold, EPS)
         tl.store(scale + n, unit / tl.where(value > 0.0, value, 1.0), mask=n < queries)
-
-
-@triton.jit
-@no_type_check
-def _sign(x):
-    return tl.where(x > 0.0, 1.0, tl.where(x < 0.0, -1.0, 0.0)).to(tl.float64)
 
 
 @triton.jit
@@ -367,15 +373,18 @@ def relu_segments_backward(
 @on_device_of_first_argument
 def fire_tables(
     c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
-) -> tuple[Tensor, Tensor]:
-    """Return FIRE's distance feature and query scale in float64."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return FIRE's distance feature, query scale, and derivative of the distance feature by c, in float64."""
     distance, query = distance.contiguous(), query.contiguous()
-    feature, scale = (torch.empty(x.shape, dtype=torch.float64, device=x.device) for x in (distance, query))
+    feature, scale, derivative = (
+        torch.empty(x.shape, dtype=torch.float64, device=x.device) for x in (distance, query, distance)
+    )
     programs = sum(-(-x.numel() // _CHUNK) for x in (distance, query))
     tables_forward[(programs,)](
-        c, multiplier, distance, query, feature, scale, distance.numel(), query.numel(), L=L, EPS=eps, CHUNK=_CHUNK
+        c, multiplier, distance, query, feature, derivative, scale, distance.numel(), query.numel(), L=L, EPS=eps,
+        CHUNK=_CHUNK,
     )  # fmt: skip
-    return feature, scale
+    return feature, scale, derivative
 
 
 @on_device_of_first_argument

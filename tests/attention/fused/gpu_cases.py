@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
+from lengthwise.attention.fused.arguments import LEARNED, Arguments
 from lengthwise.conformance.gpu_kernels import between_coordinates
 from lengthwise.forms import (
     AttentionModifiers,
@@ -23,14 +23,16 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 
 WIDE = torch.float64
+COMPUTED = tuple(name for name in LEARNED if name != "distance_feature")  # what the kernels compute gradients of
 
 
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), line (a table that is a straight
     line on each side of distance 0, as ALiBi's), bent (the same with one entry beside the line), pieces, many (pieces),
-    one (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
-    values (vectors of the distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
+    one (piece), crooked (u in no order), fixed (no derivative of u, as FIRE without a logarithm), rows, wide (rows as
+    long as the distances), later (rows from distance 4 on), values (vectors of the distances of rows), sink, prefix
+    (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1
@@ -103,6 +105,8 @@ class Case:
             intercept = torch.cat([torch.zeros(h, 1, dtype=WIDE), jumps.cumsum(1)], 1)
             found |= {"slope": slope, "intercept": intercept, "knots": knots}
             found |= {"distance_feature": distance_feature, "query_scale": query_scale}
+            if "fixed" not in kind:  # a direction, along which the kernels sum the gradient of distance_feature
+                found |= {"feature_parameter": torch.zeros(1), "feature_derivative": torch.randn(n)}
         if "rows" in kind:
             r, first = (n, 0) if "wide" in kind else (9, 4) if "later" in kind else (11, -2)
             row_heads = self.heads[0] if "values" in kind else h
@@ -127,7 +131,7 @@ class Case:
         )  # fmt: skip
         out, lse = gpu.forward(q, k, v, arguments)
         gradients = gpu.backward(grad, q, k, v, out, lse, arguments, frozenset(LEARNED).intersection(bias))
-        names = ["q", "k", "v", *(name for name in LEARNED if name in bias)]
+        names = ["q", "k", "v", *(name for name in COMPUTED if name in bias)]
         self.names = ["out", "lse", *(f"d{name}" for name in names)]
         return [out, lse, *(gradients[name] for name in names)]
 
@@ -135,14 +139,19 @@ class Case:
         """The same by the reference in float64."""
         *qkv, grad = (x.to(WIDE) for x in self.tensors())
         bias = {k: x.to(WIDE) if isinstance(x, Tensor) else x for k, x in self.bias().items()}
-        leaves = [*qkv, *(bias[name] for name in LEARNED if name in bias)]
+        leaves = [*qkv, *(bias[name] for name in COMPUTED if name in bias)]
         for leaf in leaves:
             leaf.requires_grad_()
         terms, span, mask = [], self.span(), self.mask()
         if "table" in bias:
             terms.append(ToeplitzBias(bias["table"], bias["table_first"]))
         if "slope" in bias:
-            terms.append(PiecewiseLinearBias(*(bias[n] for n in SEGMENTS)))
+            feature = bias["distance_feature"]
+            if "feature_parameter" in bias:
+                feature = feature + bias["feature_parameter"] * bias["feature_derivative"]
+            terms.append(
+                PiecewiseLinearBias(bias["slope"], bias["intercept"], bias["knots"], feature, bias["query_scale"])
+            )
         if "rows" in bias:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)

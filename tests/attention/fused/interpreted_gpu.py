@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from lengthwise.attention.fused import gpu
+from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention.fused import gpu, operator
 from lengthwise.attention.fused.arguments import Arguments
 from lengthwise.attention.fused.gpu import Blocks, tiles
+from lengthwise.encodings import FIRE
+from lengthwise.span import Span
 from tests.pairwise import pairwise
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
@@ -163,6 +166,69 @@ def test_sums_of_hidden_keys_do_not_matter(bad):
 
 def test_form_sums_with_one_head_for_all():
     require_equal(Case("many short rows shared", batch=2, heads=(4, 2), queries=16, keys=20))
+
+
+@pytest.mark.parametrize(
+    "case", [
+        Case("fixed pieces"), slow(Case("fixed many", queries=16, keys=20)),
+        Case("pieces sink", batch=2, heads=(4, 2), queries=20, keys=24), slow(Case("pieces shared", heads=(2, 1))),
+        slow(Case("many shared sink", batch=2, heads=(2, 1), window=9)), slow(Case("pieces sink", window=9)),
+        slow(Case("pieces", batch=2, heads=(2, 2), queries=64, keys=64, dim=64, dtype=torch.bfloat16)),
+        slow(Case("many", batch=2, documents=[[0] * 17 + [1] * 18, [-1] * 9 + [0] * 26])),
+        slow(Case("pieces sink", heads=(2, 1), positions=torch.arange(35)[None] * 3 % 40)),
+    ], ids=lambda case: case.kind,
+)  # fmt: skip
+def test_sums_by_segment(case):
+    """The gradients of segments, and of the parameter of the distance feature, if there is one."""
+    require_equal(case, 3e-2 if case.dtype == torch.bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["pieces", slow("many"), slow("pieces table")])
+def test_sums_are_the_same_at_every_call(kind):
+    case = Case(kind, batch=2, heads=(2, 1))
+    for x, y in zip(case.ours(), case.ours(), strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opcheck(monkeypatch):
+    """In graphs too, there is a gradient of the parameter of the distance feature."""
+    monkeypatch.setattr(operator, "on_gpu", lambda q: True)
+    case = Case("pieces", queries=4, keys=5)
+    q, k, v, _ = case.tensors()
+    bias = case.bias()
+    for name in set(cases.COMPUTED) & set(bias):
+        bias[name].requires_grad_()
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q.requires_grad_(), k, v, *Arguments(**bias)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        slow({"transform": "identity"}),
+        slow({"threshold": False}),
+        slow({"hidden_layers": 1, "final_activation": True}),
+    ],
+)
+@pytest.mark.parametrize("positions", [slow("consecutive"), "gaps"])
+def test_every_parameter_of_fire(settings, positions):
+    torch.manual_seed(4)
+    fire = FIRE(num_heads=2, L=20.0, **settings)
+    span = Span.of(48)
+    if positions == "gaps":
+        p = torch.randint(1, 3, (1, 48)).cumsum(1)
+        span = Span(p, p, int(p.max()) + 1)
+    q, k, v, grad = (torch.randn(1, 2, 48, 64) for _ in range(4))
+    results = []
+    for backend, dtype in (("fused", torch.float32), ("reference", WIDE)):
+        with interpreted.in_place_of_the_cpu():
+            attend = BACKENDS[backend].prepare(fire.modifiers(span), span, Mask(48, 48))
+            out = attend(*(x.to(dtype) for x in (q, k, v)), scale=0.125)
+            results.append(torch.autograd.grad(out, list(fire.parameters()), grad.to(dtype)))
+    largest = max(x.abs().max() for x in results[1])
+    for (name, _), x, y in zip(fire.named_parameters(), *results, strict=True):
+        assert (x - y).abs().max() <= 1e-5 * largest, name
 
 
 @pytest.mark.parametrize("dim", [slow(1), 5, slow(64), 130])

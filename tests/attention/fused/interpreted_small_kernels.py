@@ -23,7 +23,7 @@ from lengthwise.attention.fused.gpu import parts, tiles, visits  # noqa: E402
 from lengthwise.attention.fused.gpu.call import kernel_arguments  # noqa: E402
 from lengthwise.conformance import gpu_networks  # noqa: E402
 from lengthwise.encodings import FIRE, piecewise  # noqa: E402
-from lengthwise.encodings.fire import _Tables  # noqa: E402
+from lengthwise.encodings.fire import _Tables, feature_derivative  # noqa: E402
 from lengthwise.native import gpu_segments  # noqa: E402
 from tests.attention.fused import tiles_in_torch  # noqa: E402
 from tests.pairwise import pairwise  # noqa: E402
@@ -168,10 +168,13 @@ def test_tables_of_fire(c, L):
     c, multiplier = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (c, 0.25))
     distance, query = torch.arange(1500), torch.stack([torch.arange(700), torch.arange(700).flip(0) * 3])
     eps = 1e-6
-    right = _Tables.apply(c, multiplier, distance, query, L, eps)
-    found = gpu_segments.fire_tables(c.detach(), multiplier.detach(), distance, query, L, eps)
+    *right, _ = _Tables.apply(c, multiplier, distance, query, L, eps)
+    *found, derivative = gpu_segments.fire_tables(c.detach(), multiplier.detach(), distance, query, L, eps)
     for x, y in zip(found, right, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-13, atol=0)
+    cancelled = 1 / (c.abs().item() * L or 1)  # with a small c, most of the derivative cancels
+    expected = feature_derivative(c, distance, L)
+    torch.testing.assert_close(derivative, expected, rtol=1e-13, atol=1e-12 * max(1.0, cancelled))
     torch.manual_seed(0)
     grads = [torch.randn_like(x) for x in right]
     found = gpu_segments.fire_tables_backward(c.detach(), multiplier.detach(), distance, query, *grads, L, eps)

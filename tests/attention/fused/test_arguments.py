@@ -26,7 +26,8 @@ def test_the_operators_take_the_arguments_in_their_order(name):
 
 
 def test_gradients_of_segments_are_computed_together():
-    assert with_groups(["query_scale", "table"]) == {"slope", "intercept", "distance_feature", "query_scale", "table"}
+    segments = {"slope", "intercept", "distance_feature", "query_scale", "feature_parameter"}
+    assert with_groups(["query_scale", "table"]) == segments | {"table"}
 
 
 def test_triton_kernels_get_sizes_and_strides():

@@ -12,6 +12,7 @@ from lengthwise.encodings import BandedBias, FoX, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
+    PiecewiseLinearBias,
     RelativeKeyBias,
     RelativeValues,
 )
@@ -185,6 +186,23 @@ def test_a_window_to_both_sides_of_many_queries_is_refused_on_a_gpu():
         modifiers = AttentionModifiers(terms=terms, values=(values,))
         assert fused.unsupported_reason(modifiers, span, mask, q) is None
         assert "600 distances" in str(fused.unsupported_reason(modifiers, span, mask, on_gpu))
+
+
+def test_gradients_of_distance_features_without_a_derivative_are_refused_on_a_gpu():
+    span, mask, q = Span.of(9), Mask(9, 9), torch.zeros(1, 1, 9, 8)
+    lines, knots, scale = torch.zeros(1, 2, dtype=WIDE), torch.zeros(1, dtype=WIDE), torch.ones(1, 9, dtype=WIDE)
+    for feature in (leaf(9), torch.zeros(9, dtype=WIDE)):
+        for derivative in (None, torch.zeros(9, dtype=WIDE)):
+            parameter = None if derivative is None else leaf(1)
+            term = PiecewiseLinearBias(
+                lines, lines, knots, feature, scale, feature_parameter=parameter, feature_derivative=derivative
+            )
+            modifiers = AttentionModifiers(terms=(term,))
+            refused = "needs feature_derivative" in str(
+                fused.unsupported_reason(modifiers, span, mask, q.as_subclass(OnGPU))
+            )
+            assert refused == (feature.requires_grad and derivative is None)
+            assert fused.unsupported_reason(modifiers, span, mask, q) is None
 
 
 def test_vectors_of_keys_and_values_far_apart_are_refused_on_a_gpu():

@@ -97,6 +97,13 @@ class Arguments(NamedTuple):
     distance_feature: Annotated[MaybeTensor, learned("feature_size", torch.float64, group="segments")] = None
     query_scale: Annotated[MaybeTensor, learned("#batch queries", torch.float64, group="segments")] = None
 
+    # The number that distance_feature is computed from, and the derivative of distance_feature by it. Only the gradient
+    # of this number is computed on a GPU, and that of distance_feature on a CPU.
+    feature_parameter: Annotated[MaybeTensor, learned("1", group="segments", kernels=(TRITON,))] = None
+    feature_derivative: Annotated[
+        MaybeTensor, tensor("feature_size", torch.float64, group="segments", kernels=(TRITON,))
+    ] = None
+
     # A bias for each query and distance: rows[b, h, i, distance - rows_first]. The operator makes it from `content` and
     # `key_vectors` on a GPU.
     rows: Annotated[MaybeTensor, learned("batch #heads queries rows_size", by_distance=True, kernels=(TRITON,))] = None
@@ -144,7 +151,8 @@ TENSORS: dict[str, TensorArgument] = {
 NUMBERS: dict[str, type] = {name: hint for name, hint in _HINTS.items() if name not in TENSORS}
 LEARNED = tuple(name for name, argument in TENSORS.items() if argument.learned)
 BY_DISTANCE = tuple(name for name, argument in TENSORS.items() if argument.by_distance)
-SEGMENTS = tuple(name for name, argument in TENSORS.items() if argument.group == "segments")
+SEGMENT_GROUP = tuple(name for name, argument in TENSORS.items() if argument.group == "segments")
+SEGMENTS = tuple(name for name in SEGMENT_GROUP if CPP in TENSORS[name].kernels)  # what the bias is computed from
 
 Gradients = dict[str, Tensor]  # of q, k, v and everything in LEARNED, in this order
 Needs = frozenset[str]  # the names in LEARNED whose gradients are needed

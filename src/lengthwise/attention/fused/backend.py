@@ -57,6 +57,8 @@ class Fused(Backend):
                 return f"{type(term).__name__} together with a Rotation needs unrotated keys"
             if modifiers.gain and modifiers.gain.scales_terms and term.kernel not in _SCALED:
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
+            if on_gpu and _lacks_derivative(term):
+                return "on a GPU the gradient of distance_feature needs feature_derivative"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
         products, values = terms_for(modifiers, "vectors"), modifiers.values
@@ -181,6 +183,13 @@ def _attend(
     return out[..., :width].to(input_dtype)
 
 
+def _lacks_derivative(term: forms.Term) -> bool:
+    """Whether gradients of distances are needed, which the kernels of a GPU do not sum."""
+    if not isinstance(term, forms.PiecewiseLinearBias) or term.feature_derivative is not None:
+        return False
+    return term.distance_feature.requires_grad
+
+
 def _is_group(term: forms.Term) -> bool:
     """Whether the tensors of a term belong together, so that a second term cannot be added to them."""
     return any(TENSORS[name].group for name in term.tensors if name in TENSORS)
@@ -232,6 +241,11 @@ def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
     """Return the arguments that depend neither on q and k nor on the scale; only sizes and dtypes of `q` are read."""
     compute = compute_dtype(q)
     table, table_first = combined_table(terms_for(modifiers, "table"), compute)
+    tensors = tensor_arguments(modifiers, compute, len(q))
+    if not operator.on_gpu(q):
+        tensors |= {"feature_parameter": None, "feature_derivative": None}
+    elif "feature_parameter" in tensors:
+        tensors["distance_feature"] = tensors["distance_feature"].detach()
     position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
     return Arguments(
         table=table,
@@ -242,5 +256,5 @@ def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
         documents=None if mask.documents is None else mask.documents.long().contiguous(),
         causal=mask.causal,
         window=mask.window or 0,
-        **tensor_arguments(modifiers, compute, len(q)),
+        **tensors,
     )

@@ -110,7 +110,7 @@ def backward(
     call.dq, call.dk, call.dv = (_view(gradients[name]) for name in "qkv")
     sums = gradient_sums(q, k, needs)
     for name in LEARNED:
-        if name in needs:
+        if name in needs and name in _READ:
             setattr(call, f"grad_{name}", sums.get(name, gradients[name]).data_ptr())
     _run(call)
     copy_sums(sums, gradients)

@@ -24,7 +24,8 @@ from lengthwise.attention.fused.buffers import compute_dtype, copy_sums, empty_g
 from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, write_bias_gradients
+from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, write_table_gradient
+from lengthwise.attention.fused.gpu.segments import SegmentSums
 from lengthwise.attention.fused.products import block_product
 from lengthwise.native.gpu import on_device_of_first_argument
 from lengthwise.values import install_extra
@@ -132,7 +133,7 @@ def backward(
     has_positions = call.arguments.position_q is not None
     scatter_rows = needs_rows and has_positions
     fixed_point = None
-    if scatter_rows or (needs_segments and (has_positions or case.many_segments)) or (needs_table and has_positions):
+    if scatter_rows or (needs_segments and case.many_segments) or (needs_table and has_positions):
         fixed_point = fixed_point_for(call, grad, lse, delta)
     new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
     residuals = new_sums() if needs_table or needs_segments or needs_sums else None
@@ -164,9 +165,11 @@ def backward(
     row_sums = row_scale = None
     if "prefix_sum" in sums:
         row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
+    segments = SegmentSums.of(call, count, needs_segments)
     key_gradients[(call.batch * k.shape[1] * count,)](
-        *head_views, call.view(dk), call.view(dv), row_sums, row_scale, lse, delta, call.args,
-        call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
+        *head_views, call.view(dk), call.view(dv), row_sums, row_scale, segments.lines, segments.parameter,
+        fixed_point and fixed_point.scales, lse, delta, call.args, call.tiles(lists), call.sizes, **call.factors,
+        scale=call.kernel_scale, blocks=count, SEGMENT_GRADS=needs_segments, SLOTS=segments.slots, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if row_sums is not None:
@@ -175,6 +178,7 @@ def backward(
         of_queries = torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
         sums["prefix_sum"][:, :, call.keys - call.queries :] += of_queries
     copy_sums(sums, gradients)
+    segments.write(gradients, fixed_point)
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None
@@ -189,8 +193,8 @@ def backward(
         total[..., -1] += end_sums[1]
         drows = gradients["rows"]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
-    if needs_table or needs_segments:
-        write_bias_gradients(call, head_views, lse, delta, sink_gradient, fixed_point, by_distance, gradients, needs)
+    if needs_table:
+        write_table_gradient(call, head_views, lse, delta, sink_gradient, fixed_point, by_distance, gradients["table"])
     return gradients
 
 

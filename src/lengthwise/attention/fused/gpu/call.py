@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import BY_DISTANCE, NUMBERS, SEGMENTS, TENSORS, TRITON, Arguments, names_for
+from lengthwise.attention.fused.arguments import (
+    BY_DISTANCE,
+    NUMBERS,
+    SEGMENT_GROUP,
+    TENSORS,
+    TRITON,
+    Arguments,
+    names_for,
+)
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.tiles import Case
 
@@ -133,7 +141,7 @@ class Call:
 
 
 def _with_segments_in_float32(arguments: Arguments) -> Arguments:
-    segments = {name: x for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
+    segments = {name: x for name in SEGMENT_GROUP if (x := getattr(arguments, name)) is not None}
     if not segments:
         return arguments
     rounded: dict[str, Any] = {name: torch.empty_like(x, dtype=torch.float32) for name, x in segments.items()}

@@ -1,4 +1,4 @@
-"""The gradients of table, slope, intercept and distance_feature: launch bias_gradients.py."""
+"""The gradient of table: launch bias_gradients.py. And fixed-point numbers, in which kernels add up gradients."""
 
 import math
 from typing import Any, NamedTuple
@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Gradients, Needs
 from lengthwise.attention.fused.gpu import tiles
-from lengthwise.attention.fused.gpu.call import Blocks, Call, padded
+from lengthwise.attention.fused.gpu.call import Blocks, Call
 from lengthwise.attention.fused.gpu.tiles import Case
 
 _COLUMNS = 64  # that a program of sum_columns writes
@@ -16,16 +15,11 @@ _ENDS = 1024  # numbers that it adds at once to the sums of the ends
 _SUM_DTYPE = torch.float64  # for sums over programs, which are few; most of a bias gradient cancels
 
 
-def sum_dtype(q: Tensor) -> torch.dtype:
-    """Return the dtype in which kernels sum gradients of logits: that of `_to_sum_dtype` in parts.py."""
-    return _SUM_DTYPE if q.dtype == torch.float32 else torch.float32
-
-
 class FixedPoint(NamedTuple):
     """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are
     finite.
 
-    The factors are for table, distance_feature, intercept and slope.
+    The factors are for table (and rows), intercept and slope.
     """
 
     scales: Tensor
@@ -36,7 +30,7 @@ class FixedPoint(NamedTuple):
         return torch.where(self.all_finite, sums.double() / self.scales[n], math.nan)
 
 
-def write_bias_gradients(
+def write_table_gradient(
     call: Call,
     head_views: list[Any],
     lse: Tensor,
@@ -44,69 +38,38 @@ def write_bias_gradients(
     sink_gradient: Tensor | None,
     fixed_point: FixedPoint | None,
     size: Blocks,
-    gradients: Gradients,
-    needs: Needs,
+    gradient: Tensor,
 ) -> None:
-    """Write the gradients of table, slope, intercept and distance_feature into `gradients`.
+    """Write the gradient of table into `gradient`.
 
     sink_gradient [h]: that of the sinks, if there are any.
     """
     from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
 
     case, arguments, (b, h, _) = call.case, call.arguments, lse.shape
-    dtable, dslope, dintercept, dfeature = (
-        gradients[name] for name in ("table", "slope", "intercept", "distance_feature")
-    )
-    needs_table, needs_segments = "table" in needs, "slope" in needs
     block = size.queries
     lists = tiles.by_distance(case, block) if call.needs_lists else None
     lines, below = tiles.lines_at_distances(case, block)
-    slots = 1 if arguments.slope is None or case.many_segments else padded(arguments.slope.shape[1])
     regular = None if arguments.position_q is None else _regular(case)
 
-    def launch(kernel: Any, *sums: Tensor | None, **more: Any) -> None:
+    def launch(kernel: Any, sums: Tensor) -> None:
         kernel[(b * h * lines,)](
-            *head_views, lse, delta, *sums, fixed_point and fixed_point.scales, regular, call.args,
-            call.tiles(lists), call.sizes, **call.factors, lines=lines, below=below,
-            TABLE_GRAD=needs_table, SEGMENT_GRADS=needs_segments, **call.constants, B=block,
-            num_warps=size.warps, num_stages=size.stages, **more,
+            *head_views, lse, delta, sums, fixed_point and fixed_point.scales, regular, call.args, call.tiles(lists),
+            call.sizes, **call.factors, lines=lines, below=below, **call.constants, B=block, num_warps=size.warps,
+            num_stages=size.stages,
         )  # fmt: skip
 
     # If positions are not regular, distance_gradients writes nothing.
     new = lse.new_empty if regular is None else lse.new_zeros
-    table_tiles, feature_tiles = (
-        new((b * h, lines, 2, block), dtype=_SUM_DTYPE) if needed else None for needed in (needs_table, needs_segments)
-    )
-    sums = int_table = int_feature = int_segments = None
-    if needs_segments and not case.many_segments:
-        sums = new((b * h, lines, 2, slots), dtype=sum_dtype(call.q))
-    if needs_segments and (case.many_segments or regular is not None):
-        int_segments = lse.new_zeros(2, *dslope.shape, dtype=torch.long)
-    launch(distance_gradients, table_tiles, feature_tiles, int_segments if case.many_segments else sums, SLOTS=slots)
-    if regular is not None:
-        int_table = torch.zeros_like(dtable, dtype=torch.long) if needs_table else None
-        int_feature = torch.zeros_like(dfeature, dtype=torch.long) if needs_segments else None
-        launch(position_gradients, int_table, int_feature, int_segments)
-
+    table_tiles = new((b * h, lines, 2, block), dtype=_SUM_DTYPE)
+    launch(distance_gradients, table_tiles)
     start = call.keys - call.queries - (below + 1) * block  # the distance of the first entry
-    if table_tiles is not None:
-        _sum_columns(table_tiles, start - arguments.table_first, dtable, h)
-        if int_table is not None and fixed_point is not None:
-            dtable += fixed_point.decode(int_table, 0)
-        _write_last_column(dtable, sink_gradient, _far_tiles(case, lists, block))
-    if feature_tiles is not None:
-        _sum_columns(feature_tiles, start, dfeature[None], h)
-        if int_feature is not None and fixed_point is not None:
-            dfeature += fixed_point.decode(int_feature, 1)
-        if sums is not None:
-            axes = (0, 2) if len(dslope) == h else (0, 1, 2)
-            total = sums.view(b, h, lines, 2, slots).sum(axes, dtype=_SUM_DTYPE).view(-1, 2, slots)
-            dintercept.copy_(total[:, 0, : dintercept.shape[1]])
-            dslope.copy_(total[:, 1, : dslope.shape[1]])
-        for n, to in enumerate((dintercept, dslope)):
-            if int_segments is not None and fixed_point is not None:
-                decoded = fixed_point.decode(int_segments[n], 2 + n)
-                to.copy_(decoded) if sums is None else to.add_(decoded)
+    _sum_columns(table_tiles, start - arguments.table_first, gradient, h)
+    if regular is not None and fixed_point is not None:
+        sums = torch.zeros_like(gradient, dtype=torch.long)
+        launch(position_gradients, sums)
+        gradient += fixed_point.decode(sums, 0)
+    _write_last_column(gradient, sink_gradient, _far_tiles(case, lists, block))
 
 
 def _far_tiles(case: Case, lists: tuple[Tensor, Tensor] | None, block: int) -> bool | Tensor:
@@ -198,11 +161,8 @@ def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> Fix
     gradient, value, *vector = (x.float().norm(dim=-1).amax() for x in (grad, call.v, call.values) if x is not None)
     max_gradient_sum = gradient * sum(vector, value) * 4 * lse.numel()
     one = torch.ones_like(max_gradient_sum)
-    slope = distance_feature = query_scale = one
-    arguments = call.arguments
-    if arguments.slope is not None:
-        tensors = arguments.slope, arguments.distance_feature, arguments.query_scale
-        slope, distance_feature, query_scale = (x.abs().amax() for x in tensors if x is not None)
-    bound = torch.stack([one, slope * query_scale, one, distance_feature * query_scale]) * max_gradient_sum
+    tensors = call.arguments.distance_feature, call.arguments.query_scale
+    distance_feature, query_scale = (one if x is None else x.abs().amax() for x in tensors)
+    bound = torch.stack([one, one, distance_feature * query_scale]) * max_gradient_sum
     all_finite = bound.isfinite().all() & lse.isfinite().all() & delta.isfinite().all()
     return FixedPoint(_fixed_point_scale(bound), all_finite)

@@ -1,10 +1,11 @@
 """The Triton kernels of the backward pass; parts.py has the shared functions.
 
     inner_products    delta: the inner product of every query's output and its gradient
-    key_gradients     gradients of one block of keys and values, and sums for prefix_sum
+    key_gradients     gradients of one block of keys and values, sums for prefix_sum, and sums by segment
     query_gradients   gradient of one block of queries, and sums over its rows: for query_scale and rows
 
-bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
+Sums by segment are in key_gradients, and not in query_gradients, because they need the corrected delta that the latter
+computes. bias_gradients.py has the sums by distance, for tables. Tiles are recomputed from lse, as in flash attention.
 """
 
 from typing import no_type_check
@@ -12,12 +13,19 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.biases import _add_bias, _far_line, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.biases import (
+    _add_bias,
+    _entry_of_pairs,
+    _far_line,
+    _look_up,
+    _subtract_shift,
+)
 from lengthwise.attention.fused.gpu.parts import (
     FAR,
     GENERAL,
     KINDS,
     LOG2E,
+    TWO_KNOTS,
     _distances,
     _dot,
     _load_keys,
@@ -32,6 +40,12 @@ from lengthwise.attention.fused.gpu.parts import (
     _visible,
 )
 from lengthwise.attention.fused.gpu.rows import _add_to_rows, _row_entries
+from lengthwise.attention.fused.gpu.segment_sums import (
+    _add_run_to_segments,
+    _add_tile_to_segments,
+    _add_to_run,
+    _end_of_run,
+)
 from lengthwise.attention.fused.gpu.visits import (
     _loop_bounds,
     _occurs,
@@ -83,6 +97,7 @@ def _accumulate_dk_dv(
     """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed.
 
     columns, row_sums: the sums of dS of each key and of each query, if there are `row_sums`; see `key_gradients`.
+    Return the sums, and a tuple of what sums by segment need; see `_add_to_run`.
     """
     full: tl.constexpr = KIND != GENERAL
     queries = _load_queries(batch, head, block, sizes, args, BM, full)
@@ -112,23 +127,30 @@ def _accumulate_dk_dv(
         to = row_sums + (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
         new = _to_fixed_point(tl.sum(summed, 0), row_scale)
         tl.atomic_add(to, new, mask=queries[1] < sizes.queries, sem="relaxed")
-    return _masked_dot(dk, dS, q, visible, KIND), dv, columns
+    derivative = 0.0
+    if args.feature_derivative is not None:
+        derivative = _entry_of_pairs(args.feature_derivative, distance, queries[0] - keys[0] - (BN - 1),
+                                     args.feature_size, args, KIND, 2 * max(BM, BN))  # fmt: skip
+    dk = _masked_dot(dk, dS, q, visible, KIND)
+    return dk, dv, columns, (_to_sum_dtype(dS, q.dtype), visible, feature, derivative, queries[5][None, :])
 
 
 @triton.jit
 @no_type_check
 def key_gradients(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, row_sums, row_scale, lse, delta, args, tiles,
-    sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, row_sums, row_scale, grad_segments, grad_parameter,
+    fixed_point_scale, lse, delta, args, tiles, sizes, factor, inverse, scale, blocks, SEGMENT_GRADS: tl.constexpr,
+    SLOTS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, if it is
-    needed.
+    """Compute dk and dv of a block of keys, and sums of dS: for prefix_sum, and by segment.
 
     args.grad_prefix_sum [b, h, j]: the negated sum of each key. row_sums [b, h, i]: that of each query, as a
     fixed-point number in units of `row_scale`. What was summed up in prefix_sum has a gradient in which most pairs are
     added once and subtracted once. So both sums must be of the very same numbers, and another kernel rounds
     differently.
+    grad_segments [b, h, blocks, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point
+    numbers [2, h, s] in units of `fixed_point_scale`. grad_parameter [b, h, blocks]: feature_parameter.
     """
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
@@ -144,16 +166,46 @@ def key_gradients(
         starts, ends = _loop_bounds(tiles, line, bounds, CAUSAL, True)
         far_line = _far_line(head, inverse, args)
         columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
+        slot = tl.arange(0, SLOTS)
+        zeros = _to_sum_dtype(tl.zeros([BN, 4], tl.float32), k.dtype)
+        zero_slots = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), k.dtype)
+        totals = (zero_slots, zero_slots, zeros)
         for KIND in tl.static_range(KINDS):
-            if _occurs(tiles, args, KIND):
+            if SEGMENT_GRADS and KIND <= TWO_KNOTS and args.cell is None:
+                begin = tl.cast(starts[KIND], tl.int32)
+                last = tl.cast(ends[KIND], tl.int32)
+                while begin < last:
+                    end, info = _end_of_run(tiles, line, begin, last)
+                    none = (zeros, zeros, zeros)
+                    run = (none, none, none)
+                    for n in tl.range(begin, end, num_stages=_stages(KIND)):
+                        block, _ = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, True)
+                        dk, dv, columns, tile = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view,
+                                                                  grad_view, lse, delta, batch, head, keys, block, info,
+                                                                  far_line, factor, inverse, args, sizes, KIND, CAUSAL,
+                                                                  BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                        run = _add_to_run(run, tile, info, args, KIND)
+                    totals = _add_run_to_segments(totals, run, info, slot, head, args, KIND)
+                    begin = end
+            elif _occurs(tiles, args, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, True)
-                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view,
-                                                        lse, delta, batch, head, keys, block, info, far_line, factor,
-                                                        inverse, args, sizes, KIND, CAUSAL, BM, BN, DIM,
-                                                        PADDED_DIM)  # fmt: skip
+                    dk, dv, columns, tile = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view,
+                                                              grad_view, lse, delta, batch, head, keys, block, info,
+                                                              far_line, factor, inverse, args, sizes, KIND, CAUSAL, BM,
+                                                              BN, DIM, PADDED_DIM)  # fmt: skip
+                    if SEGMENT_GRADS:
+                        totals = _add_tile_to_segments(totals, zeros, tile, info, slot, head, grad_segments,
+                                                       fixed_point_scale, args, sizes)  # fmt: skip
+        pair = batch.to(tl.int64) * sizes.heads + head
+        if SEGMENT_GRADS:
+            tl.store(grad_parameter + pair * blocks + jb, tl.sum(tl.sum(totals[2], 1), 0))
+            if args.cell is None:
+                to = grad_segments + (pair * blocks + jb) * (2 * SLOTS) + slot
+                tl.store(to, totals[0])
+                tl.store(to + SLOTS, totals[1])
         if args.grad_prefix_sum is not None:
-            at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
+            at = pair * sizes.keys + keys[1]
             tl.store(args.grad_prefix_sum + at, -columns, mask=keys[1] < sizes.keys)
     _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
     _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)

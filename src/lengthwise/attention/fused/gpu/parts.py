@@ -1,8 +1,8 @@
 """The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and shared functions.
 
 `args` are those of the operator; call.py has the names of their sizes and strides.
-biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py
-determines which tiles a program processes.
+biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; segment_sums.py
+sums by segment; visits.py determines which tiles a program processes.
 
 A tile is a pair of a block of queries and a block of keys. There are six kinds of tiles, so that most need little
 work:
