@@ -77,8 +77,8 @@ CLAIMS = (
     ),
     Claim(
         name="addition-1",
-        text="With all four ingredients, sums of 2.5 times as many digits as in training are more than 98 % right "
-        "(tested here at 2.33 times as many, 7 digits).",
+        text="With FIRE, randomized positions, reversed digits and index hints together, sums of 2.5 times as many "
+        "digits as in training are more than 98 % right (tested here at 2.33 times as many, 7 digits).",
         source=ZHOU,
         tests=(Keeps(BEST, ALL_FOUR, 7 / 3, least=0.98),),
     ),
