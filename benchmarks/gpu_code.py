@@ -68,8 +68,9 @@ SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
 # In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the
-# worse is seen. Those with 64 and 128 dims were the fastest on an H200 nevertheless (gpu_block_sizes.py). Tables that
-# end before the keys do have the block sizes of none, and were not timed with others.
+# worse is seen. Those with 64 and 128 dims were the fastest on an H200 nevertheless (gpu_block_sizes.py), before the
+# kernel of keys summed the gradients of segments. Its blocks for segments with 128 dims, and all with 256, were not
+# timed. Tables that end before the keys do have the block sizes of none, and were not timed with others.
 SPILLED_HALF = {64: 27, 128: 53, 256: 8}
 SPILLED_SINGLE = {256: 67}  # running sums (FoX), gradients of keys
 NAMES = {

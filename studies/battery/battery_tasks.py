@@ -93,25 +93,18 @@ class Setting:
         return EvaluationConfig(lengths=self.lengths, examples=EXAMPLES, tokens=TOKENS, shifts=shifts)
 
 
+PROSE = Setting(
+    task=choose(Text, path="python:docstrings", chunk=512),
+    length=64,
+    shortest=64,
+    steps=500,
+    batch=16,
+    learned=None,
+    factors=TEXT_FACTORS,
+)
 SETTINGS = {
-    "prose": Setting(
-        task=choose(Text, path="python:docstrings", chunk=512),
-        length=64,
-        shortest=64,
-        steps=500,
-        batch=16,
-        learned=None,
-        factors=TEXT_FACTORS,
-    ),
-    "code": Setting(
-        task=choose(Text, path="python:source", chunk=512),
-        length=64,
-        shortest=64,
-        steps=500,
-        batch=16,
-        learned=None,
-        factors=TEXT_FACTORS,
-    ),
+    "prose": PROSE,
+    "code": dataclasses.replace(PROSE, task=choose(Text, path="python:source", chunk=512)),
     "copy": Setting(task=choose(Copy, symbols=20), length=8, shortest=1, steps=2500, learned=0.98),
     "reverse": Setting(task=choose(Reverse, symbols=20), length=8, shortest=1, steps=2500, learned=0.98),
     "recall": Setting(

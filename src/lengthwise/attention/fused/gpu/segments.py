@@ -39,7 +39,7 @@ class SegmentSums(NamedTuple):
         gradients["distance_feature"].fill_(torch.nan)  # it is not computed; the backend does not ask for it
         for n, name in enumerate(("intercept", "slope")):
             gradient = gradients[name]
-            if fixed_point is not None and self.slots == 1:
+            if fixed_point is not None and self.slots == 1:  # many segments
                 gradient.copy_(fixed_point.decode(self.lines[n], 1 + n))
             else:
                 total = self.lines[..., n, : gradient.shape[1]].sum((0, 2), dtype=torch.float64)
