@@ -5,8 +5,8 @@ tasks?
 Tasks: text in prose and in code; copying, reversing and recalling; addition and sorting; parity with a scratchpad;
 linear regression and conjunctions in context; a regular, a context-free and a context-sensitive task of the Chomsky
 hierarchy. `battery_tasks.py` says how they are trained.
-Encodings: those of the papers and of the thesis on which this library is based, and those that led in
-encodings_2026/small.
+Encodings: those of the papers and of the thesis on which this library is based, and those that led in an earlier study
+of all encodings.
 
 Expectation (written before the first run, after the trials with seeds 100 and 101 that chose the settings, in which
 NoPE, RoPE, ALiBi, FIRE and in part KERPLE and T5 were seen on most tasks). "Keeps" means an effective length of at

@@ -15,7 +15,7 @@ def test_every_file_that_defines_a_study_has_a_name_and_a_description() -> None:
     studies = shipped_studies()
     assert {study.path for study in studies.values()} == {path for path in files if path.stem not in NEIGHBOURS}
     assert next(iter(studies)) == "quickstart"
-    assert {"nope/small", "icfl/paper", "fire/threshold", "encodings_2026/small"} <= studies.keys()
+    assert {"nope/small", "icfl/paper", "fire/threshold", "battery/core"} <= studies.keys()
     for study in studies.values():
         assert 20 < len(study.summary) < 200
         assert "\n" not in study.summary

@@ -156,5 +156,7 @@ def test_the_page_has_every_claim_with_its_verdict(page: ModuleType) -> None:
     assert all(len(verdict.findall(section)) == 1 for section in sections)
 
 
-def test_stored_scores_of_an_older_class_are_noticed(page: ModuleType) -> None:
-    assert "version 1 of Recall" in " ".join(page.page().split())
+def test_stored_scores_of_an_older_class_are_noticed(page: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "version 1 of FIRE" not in page.page()
+    monkeypatch.setitem(VERSIONS, "FIRE", 2)
+    assert "version 1 of FIRE" in " ".join(page.page().split())

@@ -19,7 +19,6 @@ STORED_NAMES = {
     "battery/others": "battery: others",
     "chomsky/small": "chomsky: small",
     "coupling/small --set seeds=3": "coupling: small",
-    "encodings_2026/small": "encodings 2026 (small)",
     "fire/ablations": "fire: ablations (laptop)",
     "fire/extension": "fire: context extension",
     "fire/small": "fire: language modelling (small)",
