@@ -200,7 +200,7 @@ class TaskResult:
         point = series.point_at(self.task.reference_length)
         if point is None:
             return ""
-        return f"*{point.mean:.2f}*" if self.reasons[label] is not None else self.steps_text(label)
+        return f"*{point.mean:.3f}*" if self.reasons[label] is not None else self.steps_text(label)
 
     def rate_text(self, label: str) -> str:
         """Return the learning rate of an encoding and the median of its training steps: `0.003, 850 steps`."""
