@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lengthwise.analysis.claims import LEARNED
 from lengthwise.config import Run, StopWhenLearned
 from lengthwise.encodings import ENCODINGS
 from lengthwise.studies import load
@@ -87,7 +88,8 @@ def test_every_run_is_valid(name: str) -> None:
 
 
 def test_a_training_stops_above_the_score_from_which_a_task_counts_as_learned() -> None:
+    """Functions in context, of which no score is perfect, are judged by the score that ends the training."""
     for run in stages("core")[0].runs:
         assert (run.training.stop is None) == (run.task.name == "Text")
         if isinstance(run.training.stop, StopWhenLearned):
-            assert run.training.stop.score >= 0.95 or run.task.name == "LinearRegression"
+            assert run.training.stop.score > LEARNED or run.task.name in ("LinearRegression", "Conjunction")
