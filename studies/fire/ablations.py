@@ -17,7 +17,7 @@ published, and significantly worse than FIRE at every length. None of the others
 the training length; eq. 22 is significantly worse at 64 and 128 bytes, by 0.05 and 0.03 nats per byte, as in Table 3.
 GELU, which is 0.2 worse than ReLU at short lengths in Table 5, is equal to it here. With the same targets at every
 length, every variant gets worse beyond the training length, also FIRE. Every score:
-benchmarks/results/study-fire-ablations.json; a table: docs/log.md.
+benchmarks/results/study-fire-ablations.json; a table: docs/log/2026-11-24.md.
 Cost: about an hour of two CPU cores (24 trainings of 1,000 steps).
 Command: lengthwise run fire/ablations --set text=FOLDER
 

@@ -11,7 +11,7 @@ length; PI fails at every length. The dynamic methods lose nothing at the traini
 but PI lie within 0.05 nats per byte of each other at four times the length, and so does RoPE. With the same targets at
 every length, the gaps are wider: at four times the length, before training, RoPE has 3.44 nats per byte, dynamic NTK
 2.85, YaRN and dynamic YaRN 1.80. Beyond the length of the fine-tuning, only dynamic YaRN keeps its cross-entropy. Every
-score: benchmarks/results/study-fire-extension.json; the tables: docs/log.md.
+score: benchmarks/results/study-fire-extension.json; the tables: docs/log/2026-11-24.md.
 Maps of distances and DroPE were added later, with this expectation (written before their first run): up to four times
 the training length, Self-Extend, ReRoPE and DCA use only distances that were trained, so without training they lose at
 most 0.1 nats per byte from the training length to there (same targets), and are better than RoPE, PI and NTK-by-parts.

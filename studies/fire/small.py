@@ -19,7 +19,7 @@ ALiBi stays flat, as expected; Sandwich loses up to 0.02, KERPLE gains 0.003, an
 at 32x, so nothing gets better significantly. PI without fine-tuning is far worse than RoPE at the training length, as
 expected (3.87). On LaTeX and source code the same encodings keep their scores (KERPLE, Sandwich, ALiBi) or lose them
 (T5, sinusoidal, RoPE); the models were trained on prose, and most neighbours in these orderings do not differ
-significantly. Every score: benchmarks/results/study-fire-small.json; a table: docs/log.md.
+significantly. Every score: benchmarks/results/study-fire-small.json; a table: docs/log/2026-11-24.md.
 Cost: about an hour and a half of two CPU cores (60 trainings of 1,000 steps, and 6 evaluations of RoPE with PI).
 Command: lengthwise run fire/small --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
 

@@ -14,7 +14,7 @@ here: on text, T/16 and T/4 are worst beyond the training length, by at most 0.1
 Outcome: L of 512 and 1,024 are ahead at twice the training length and beyond, on both tasks and at both lengths; on
 text by more than expected (trained at 64 bytes, scored at 2,048: 1.66 nats per byte with L = 1,024, 2.10 with T/16). On
 copying 2T is no better than T, which was not expected. Every score: benchmarks/results/study-fire-threshold.json; the
-tables: docs/log.md.
+tables: docs/log/2026-11-24.md.
 Cost: about half an hour of two CPU cores (93 runs).
 Command: lengthwise run fire/threshold
 

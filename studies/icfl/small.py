@@ -11,10 +11,10 @@ dynamic YaRN, within its intervals. ALiBi's accuracy does not fall, but against 
 (0.43 from 0.28), and the same holds for NoPE (0.76 from 0.34). On regression PI, YaRN and RoPE rise to 2.9, 2.4 and
 1.5, dynamic NTK to 0.32 from 0.07; on Boolean classes the only significant loss is PI's on disjunctions. NoPE is better
 than RoPE only on regression, where the result is inconclusive (the interval over the seeds is too wide). No encoding
-reaches the nearest-neighbour baseline on thresholds. All
-numbers: docs/log.md. A second full run, on another processor, has the same outcome: on regression FIRE 0.016 from
-0.053, ALiBi 0.42 from 0.28, NoPE 0.76 from 0.35, PI, YaRN and RoPE 2.9, 1.9 and 1.5, dynamic NTK 0.29 from 0.07; FIRE's
-accuracy 0.91 to 0.96 from 0.80 to 0.85. All its scores: benchmarks/results/study-icfl-small.json.
+reaches the nearest-neighbour baseline on thresholds. All numbers: docs/log/2026-11-24.md.
+A second full run, on another processor, has the same outcome: on regression FIRE 0.016 from 0.053, ALiBi 0.42 from
+0.28, NoPE 0.76 from 0.35, PI, YaRN and RoPE 2.9, 1.9 and 1.5, dynamic NTK 0.29 from 0.07; FIRE's accuracy 0.91 to 0.96
+from 0.80 to 0.85. All its scores: benchmarks/results/study-icfl-small.json.
 Cost: 25 minutes on two CPU cores.
 Command: lengthwise run icfl/small
 

@@ -11,7 +11,7 @@ ranks of three full runs (only the order of sums or the processor changed betwee
 0.69, 0.55, 0.50, 0.33, 0.22). NoPE is at 0.85, 0.88 and 0.83 on repeated and 0.97, 0.95 and 0.96 on replaced symbols
 (published 0.99 and 0.97), but T5 at 0.05, 0.02 and 0.02, and 0.32, 0.20 and 0.19 (published 0.77 and 0.94), which was
 not expected; in the first run one seed of Rotary still reversed at twice the length, in the third one seed 5 % of the
-questions. The scores of the first two runs, task by task: docs/log.md. Every score of the third:
+questions. The scores of the first two runs, task by task: docs/log/2026-11-24.md. Every score of the third:
 benchmarks/results/study-nope-small.json. Differences from the published runs besides the size: examples are new at
 every step and all examples of a batch have one length, whereas theirs are a fixed set of 100,000 (25.6 epochs) in
 batches of mixed lengths; no dropout; the last checkpoint. Size and number of steps were chosen with seed 0, which is

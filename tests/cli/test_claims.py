@@ -78,7 +78,7 @@ def test_one_claim_is_shown_with_its_source_and_tests(here: Call, tmp_path: Path
     for words in (
         "nope-2: holds here\n",
         "(Kazemnejad et al. 2023 (NoPE), result files of the repository)\n",
-        "Tests:\n  NoPE is better than T5 over all longer lengths\n",
+        "Tests:\n  NoPE is better than T5 over all longer lengths (on Copy(symbols=200, pattern=repeated))\n",
         "NoPE has 0.910 and T5 0.303 (exact match)",
         "Commands:\n  lengthwise run nope/small\n",
     ):

@@ -34,7 +34,8 @@ TEST = {24: 336, 25: 448, 26: 512, 27: 448, 28: 448, 30: 576, 32: 448, 33: 256, 
 
 # SHA-256 of all lines "IN: ... OUT: ...", sorted by code point, each with a line feed: `LC_ALL=C sort tasks.txt |
 # sha256sum` of the published file. That file is in random order; put into it, the lines of the task have its own
-# SHA-256, d824c7d9... (docs/log.md). Two programs that were written apart give the lines: the task, and `second` below.
+# SHA-256, d824c7d9... (docs/log/2026-11-21.md). Two programs that were written apart give the lines: the task, and
+# `second` below.
 CHECKSUM = "6be4b39bc8bf3a20be810b6991250d0493e608560609db6765dd679e1ed1c98e"
 
 # Rows and bytes of the published files that a rule makes of the whole set: of the splits, training and test. From

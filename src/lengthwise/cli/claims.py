@@ -47,7 +47,7 @@ def data_of(judgement: "Judgement") -> dict[str, Any]:
         "claim": claim.text,
         "source": claim.source,
         "commands": claim.commands,
-        "tests": [test.statement for test in claim.tests],
+        "tests": [test.text for test in claim.tests],
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
         "p": judgement.p,
@@ -79,7 +79,7 @@ def print_claim(judgement: "Judgement") -> None:
     console.print(f"{claim.name}: {judgement.verdict}", style="bold")
     print(f"{claim.text} ({claim.source})")
     for heading, lines in (
-        ("Tests", [test.statement for test in claim.tests]),
+        ("Tests", [test.text for test in claim.tests]),
         ("Found", judgement.reasons),
         ("Commands", claim.commands),
     ):

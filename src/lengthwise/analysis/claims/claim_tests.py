@@ -64,6 +64,11 @@ class Test(ABC):
         return " and ".join(dict.fromkeys(rows.text for rows in self.all_rows))
 
     @property
+    def text(self) -> str:
+        """Return the statement with its tasks: `FIRE is better than RoPE at 2× the training length (on Copy)`."""
+        return f"{self.statement} (on {self.task})"
+
+    @property
     @abstractmethod
     def statement(self) -> str:
         """Return what the scores must show for the claim to hold, without a full stop."""
