@@ -204,10 +204,11 @@ def segments_backward(
         grad_weight += tl.sum(output_intercept[:, :, None] * input_intercept[:, None, :], 0)
         grad_bias += tl.sum(output_intercept, 0)
     for layer in tl.static_range(LAYERS):
-        exists = (chosen == layer) & (column < WIDTHS[layer + 1])
-        at = gradients[2 * layer] + column[:, None] * WIDTHS[layer] + column[None, :]
-        tl.store(at, grad_weight, mask=exists[:, None] & (column < WIDTHS[layer])[None, :])
-        tl.store(gradients[2 * layer + 1] + column, grad_bias, mask=exists)
+        if chosen == layer:
+            exists = column < WIDTHS[layer + 1]
+            at = gradients[2 * layer] + column[:, None] * WIDTHS[layer] + column[None, :]
+            tl.store(at, grad_weight, mask=exists[:, None] & (column < WIDTHS[layer])[None, :])
+            tl.store(gradients[2 * layer + 1] + column, grad_bias, mask=exists)
 
 
 @triton.jit
