@@ -18,7 +18,7 @@ Expectation (written before the first run):
 
 Three seeds show large differences only, such as those that papers claim (`lengthwise claims`). The main result is which
 encodings are worth more seeds.
-Outcome: not complete yet. Copying and conjunctions are finished; core.py says where their scores are.
+Outcome: not complete yet. All but prose is finished; core.py says where the scores are.
 Cost: about 4 hours of two CPU cores (estimated from single trainings).
 Command: lengthwise run battery/others
 
