@@ -113,7 +113,7 @@ def panel(
     lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.8, clip=True)
     layers = [
         lines.encode(
-            x=alt.X("x:Q", **_axis("x", x, log)),
+            x=alt.X("x:Q", **_axis("x", x, log, whole=all(float(row["x"]).is_integer() for row in rows))),
             y=alt.Y("y:Q", **_axis("y", y, log)),
             color=alt.Color("c:N", sort=names, scale=alt.Scale(domain=names, range=colours), legend=key),
             strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=key),
@@ -130,11 +130,16 @@ def panel(
     return Panel(chart, description, any(row["y"] for row in rows))
 
 
-def _axis(axis: str, title: str, log: str) -> Data:
-    """Return the scale and the axis of "x" or "y", which is logarithmic if its name is in `log`."""
+def _axis(axis: str, title: str, log: str, whole: bool = False) -> Data:
+    """Return the scale and the axis of "x" or "y", which is logarithmic if its name is in `log`.
+
+    `whole`: the values are whole numbers, such as positions, and no tick stands between two of them.
+    """
     is_log = axis in log
     scale = alt.Scale(type="log" if is_log else "linear", zero=False, nice=axis == "y" and not is_log)
     ticks: Data = {"values": TICKS[axis], "labelExpr": "format(datum.value, '~s')"} if is_log else {"labelExpr": DIGITS}
+    if whole:
+        ticks["tickMinStep"] = 1
     return {"scale": scale, "axis": alt.Axis(title=title or None, tickCount=5, grid=axis == "y", **ticks)}
 
 
