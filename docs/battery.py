@@ -98,8 +98,8 @@ means by more than 5 % of what is missing to a perfect score, of text by more th
 """
 
 OTHER_ENCODINGS = """\
-All other encodings of the library except M-RoPE, which is RoPE on text: on {tasks} of the tasks, with {seeds} seeds.
-Differences are tested only where a paper [claims](claims.md) one, because tests of all pairs would need more seeds.
+All other encodings of the library except M-RoPE, which is RoPE on text: on {tasks} of the tasks, with {fewest_seeds}
+seeds, and RoPE with the encodings that stretch its trained rotations with {seeds}. Differences are tested only where a paper [claims](claims.md) one, because tests of all pairs would need more seeds.
 Encodings that stretch trained rotations (such as YaRN) continue from the RoPE runs without training. On functions
 in context, one prompt of the longest length gives the scores at all lengths. Dynamic NTK and dynamic YaRN stretch the
 rotations for this longest length, so their scores at shorter lengths are not those of a shorter prompt.

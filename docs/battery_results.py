@@ -278,10 +278,12 @@ def labels_of(results: Sequence[TaskResult]) -> list[str]:
 
 def sizes(results: Sequence[TaskResult]) -> dict[str, int]:
     """Return the numbers that the pages quote."""
+    seeds = [point.n_seeds for r in results for s in r.task.series for point in s.points]
     return {
         "tasks": len(results),
         "encodings": len(labels_of(results)),
-        "seeds": max((point.n_seeds for r in results for s in r.task.series for point in s.points), default=0),
+        "seeds": max(seeds, default=0),
+        "fewest_seeds": min(seeds, default=0),
         "runs": len({key for r in results for key in r.task.keys}),
     }
 
