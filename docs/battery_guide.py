@@ -43,7 +43,8 @@ scores of [the battery](battery.md): {encodings} encodings in small models on {t
   tasks that it has not learned. Then a cheaper
   encoding may be as good, but these scores do not show it. The last column lists those that are not significantly worse
   than the best on more than half of the tasks. That is a lack of evidence, and not a recommendation.
-- The evidence of a task is the effective length, and the mean score over all longer lengths with its 95 % interval.
+- The evidence of a task is the [effective length](battery.md#effective-lengths) in training lengths (×), with its
+  interval, and the mean score over all longer lengths with its 95 % interval, of the first encoding that is named.
 - A method that extends a trained model is named if it is shown to be better than RoPE itself by more than the limit.
 """
 
@@ -52,6 +53,9 @@ Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measure
 
 **Your model exists already and has RoPE?** Then the question is how to stretch it. `lengthwise extend MODEL` compares
 the methods in your model and on your text ([Hugging Face models](huggingface.md)).
+
+**Sums of more digits than in training** need more than an encoding. In [robust addition](../studies/addition/robust.py),
+no model had a longer sum right without hints that name the place of each digit.
 
 **Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Neither a success nor a failure of
 these small models shows what a large model will do.
@@ -80,7 +84,8 @@ def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     good = on_most(judged, lambda r: r.as_good)
     if good:
         names = sorted(good, key=lambda label: (training_cost(label), -ranks[label]))[:NAMED]
-        evidence = [f"{label}: equally good on {good[label]} of {counted(judged)}" for label in names]
+        counts = join_names([str(good[label]) for label in names])
+        evidence = [f"{join_names(names)}: equally good on {counts} of {counted(judged)}"]
     else:
         names = [max(ranks, key=lambda label: ranks[label])]
         evidence = [f"{names[0]}: a mean reciprocal rank of {ranks[names[0]]:.2f} on {counted(judged)}"]
@@ -112,7 +117,8 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
         improved = {seed: score - result.sign * result.limit for seed, score in result.scores["RoPE"].items()}
         verdicts = compare_with(improved, scores, result.task.metric.better)
         best = next((label for label in scores if verdicts[label] > 0), None)
-        evidence.append(f"{result.title}: {result.score_text(best or next(iter(scores)))}; {result.score_text('RoPE')}")
+        label = best or next(iter(scores))
+        evidence.append(f"{result.title}: {label} {result.score_text(label)}; RoPE {result.score_text('RoPE')}")
         if best is None:
             without.append(result.title)
         else:

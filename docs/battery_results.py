@@ -209,16 +209,14 @@ class TaskResult:
         return f"{' and '.join(rates)}, {steps} steps" if steps else ""
 
     def score_text(self, label: str) -> str:
-        """Return an encoding with its effective length, and its mean over all longer lengths with interval and
-        seeds."""
+        """Return an encoding's effective length, and its mean over all longer lengths with the 95 % interval."""
         series = next((s for s in self.task.series if s.label == label), None)
         if series is None or label not in self.scores:
-            return f"{label} {self.length_text(label) or 'without scores'}"
+            return self.length_text(label) or "no scores"
         interval = over_lengths(self.task, series, "longer")
         assert interval is not None, "an encoding with scores has an interval"
         mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}] {quantity(self.task)}"
-        seeds = len(self.scores[label])
-        return f"{label} has an effective length of {self.length_text(label)} × training, and {mean}, {seeds} seeds"
+        return f"{self.length_text(label)} ×, {mean}"
 
 
 def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -> dict[str, int]:

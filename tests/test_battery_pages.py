@@ -209,7 +209,7 @@ def test_a_task_without_an_encoding_has_no_evidence_for_it(guide: Any, results: 
     both = {"FIRE": SOLVED, "RoPE": shifted(-0.3)}
     row = guide.purpose("copying", results(figures({"Copy": both, "Reverse": both, "Recall": {"RoPE": SOLVED}})))
     assert row[1] == "FIRE"
-    assert row[2].endswith("recall: FIRE without scores")
+    assert row[2].endswith("recall: no scores")
 
 
 # ---- what was learned ------------------------------------------------------------------------------------------------
