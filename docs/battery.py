@@ -81,7 +81,11 @@ The longest evaluated length at which an encoding still works, relative to the t
 over seeds: [what counts as working](statistics.md#effective-length). Lengths between the evaluated ones are
 interpolated. `≥ 8` means that it works at the longest evaluated length, if that is eight times the training length. On
 text, token accuracy and squared errors, an encoding works while it is not clearly worse than itself at the training
-length, so one that is bad everywhere may work at all lengths: the next table compares the scores.
+length, so one that is bad everywhere may work at all lengths: the next table has the scores.
+"""
+
+SCORES = """\
+The mean score over all evaluated lengths beyond the training length, with its 95 % interval over seeds: {units}.
 """
 
 DIFFERENCES = f"""\
@@ -99,10 +103,11 @@ means by more than 5 % of what is missing to a perfect score, of text by more th
 
 OTHER_ENCODINGS = """\
 All other encodings of the library except M-RoPE, which is RoPE on text: on {tasks} of the tasks, with {fewest_seeds}
-seeds, and RoPE with the encodings that stretch its trained rotations with {seeds}. Differences are tested only where a paper [claims](claims.md) one, because tests of all pairs would need more seeds.
-Encodings that stretch trained rotations (such as YaRN) continue from the RoPE runs without training. On functions
-in context, one prompt of the longest length gives the scores at all lengths. Dynamic NTK and dynamic YaRN stretch the
-rotations for this longest length, so their scores at shorter lengths are not those of a shorter prompt.
+seeds, and RoPE with the encodings that stretch its trained rotations with {seeds}. Differences are tested only where a
+paper [claims](claims.md) one, because tests of all pairs would need more seeds. Encodings that stretch trained
+rotations (such as YaRN) continue from the RoPE runs without training. On functions in context, one prompt of the
+longest length gives the scores at all lengths. Dynamic NTK and dynamic YaRN stretch the rotations for this longest
+length, so their scores at shorter lengths are not those of a shorter prompt.
 
 ```bash
 lengthwise run battery/others
@@ -133,6 +138,9 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         "## Effective lengths",
         filled(LENGTHS),
         by_task(results, TaskResult.length_text),
+        "## Scores beyond the training length",
+        filled(SCORES.format(units=units(results))),
+        by_task(results, TaskResult.mean_text),
         "## Which differences are significant",
         filled(DIFFERENCES),
         table(
@@ -141,7 +149,8 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         ),
         "## All other encodings",
         filled(OTHER_ENCODINGS.format(**sizes(others))) if others else "These have not been evaluated yet.",
-        by_task(others, TaskResult.length_text) if others else "",
+        *(["Effective lengths:", by_task(others, TaskResult.length_text)] if others else []),
+        *(["Scores beyond the training length:", by_task(others, TaskResult.mean_text)] if others else []),
         "## Learning rates",
         RATES,
         by_task(results, TaskResult.rate_text),
@@ -159,6 +168,16 @@ def by_task(results: Sequence[TaskResult], text: Callable[[TaskResult, str], str
     """Return a table of texts, with a row for each encoding that has any, and a column for each task."""
     rows = [[label, *(text(result, label) for result in results)] for label in labels_of(results)]
     return table(["encoding", *(result.title for result in results)], [row for row in rows if any(row[1:])])
+
+
+def units(results: Sequence[TaskResult]) -> str:
+    """Return what the scores of the tasks are: `exact match on copying and reversing; token accuracy on even pairs`."""
+    titles: dict[str, list[str]] = {}
+    for result in results:
+        metric = result.task.metric
+        name = metric.unit_text(result.task.unit) or metric.name
+        titles.setdefault(f"{name} ({metric.better} is better)", []).append(result.title)
+    return "; ".join(f"{name} on {join_names(tasks)}" for name, tasks in titles.items())
 
 
 def differences(result: TaskResult) -> list[str]:

@@ -54,8 +54,9 @@ Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measure
 **Your model exists already and has RoPE?** Then the question is how to stretch it. `lengthwise extend MODEL` compares
 the methods in your model and on your text ([Hugging Face models](huggingface.md)).
 
-**Sums of more digits than in training** need more than an encoding. In [robust addition](../studies/addition/robust.py),
-no model had a longer sum right without hints that name the place of each digit.
+**Sums of more digits than in training** need more than an encoding. In the study of
+[robust addition](../studies/addition/robust.py), no model had a longer sum right without hints that name the place of
+each digit.
 
 **Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Neither a success nor a failure of
 these small models shows what a large model will do.

@@ -208,15 +208,22 @@ class TaskResult:
         steps = self.steps_text(label)
         return f"{' and '.join(rates)}, {steps} steps" if steps else ""
 
-    def score_text(self, label: str) -> str:
-        """Return an encoding's effective length, and its mean over all longer lengths with the 95 % interval."""
+    def mean_text(self, label: str) -> str:
+        """Return an encoding's mean score over all longer lengths with its 95 % interval: `0.52 [0.44, 0.59]`."""
         series = next((s for s in self.task.series if s.label == label), None)
-        if series is None or label not in self.scores:
-            return self.length_text(label) or "no scores"
+        if series is None or self.reasons[label] is not None:
+            return "" if series is None else "not learned"
+        if label not in self.scores:
+            return "not finite"
         interval = over_lengths(self.task, series, "longer")
         assert interval is not None, "an encoding with scores has an interval"
-        mean = f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}] {quantity(self.task)}"
-        return f"{self.length_text(label)} ×, {mean}"
+        return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+    def score_text(self, label: str) -> str:
+        """Return an encoding's effective length, and its mean over all longer lengths with interval and unit."""
+        if label not in self.scores:
+            return self.length_text(label) or "no scores"
+        return f"{self.length_text(label)} ×, {self.mean_text(label)} {quantity(self.task)}"
 
 
 def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -> dict[str, int]:

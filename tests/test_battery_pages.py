@@ -268,7 +268,11 @@ def test_the_page_takes_its_numbers_from_the_rows(pages: ModuleType, results: An
     assert "2 encodings were trained on 3 tasks with 5 seeds each, 20 runs in all" in page
     assert "3 times in a row, at least 0.98 on copying and parity." in page
     assert "There is no threshold on code: all runs have the same steps." in page
-    assert "on 1 of the tasks, with 4 seeds" in page
+    assert "on 1 of the tasks, with 4 seeds, and RoPE" in page
+    assert "exact match (higher is better) on copying" in page
+    interval = "0.75 [0.73, 0.77]"
+    assert core[0].mean_text("FIRE") == interval
+    assert f"| FIRE | {interval} | {interval} | {interval} |" in page
     assert "| copying | FIRE | | | RoPE |" in page
     assert "| FIRE | 0.003, 900 steps | 0.003, 900 steps | 0.003, 900 steps |" in page
     assert "PI from RoPE | 0.003" not in page  # it was not trained
@@ -281,6 +285,7 @@ def test_a_score_that_is_not_finite_is_no_score(pages: ModuleType, results: Any)
     diverged: list[list[float | None]] = [[1.0, 0.9, None] for _ in range(5)]
     (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": diverged}}))
     assert result.order == ["FIRE"]
+    assert result.mean_text("RoPE") == "not finite"
     survivor: list[list[float | None]] = [[1.0, 1.0, 1.0], *diverged[1:]]  # its only mean would be the best
     (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": survivor}}))
     assert result.order == ["FIRE"]
