@@ -85,8 +85,9 @@ def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
     good = on_most(judged, lambda r: r.as_good)
     if good:
         names = sorted(good, key=lambda label: (training_cost(label), -ranks[label]))[:NAMED]
-        counts = join_names([str(good[label]) for label in names])
-        evidence = [f"{join_names(names)}: equally good on {counts} of {counted(judged)}"]
+        counts = [str(good[label]) for label in names]
+        numbers = counts[0] if len(set(counts)) == 1 else join_names(counts)
+        evidence = [f"{join_names(names)}: equally good on {numbers} of {counted(judged)}"]
     else:
         names = [max(ranks, key=lambda label: ranks[label])]
         evidence = [f"{names[0]}: a mean reciprocal rank of {ranks[names[0]]:.2f} on {counted(judged)}"]
@@ -117,13 +118,15 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
         scores = {label: result.scores[label] for label in methods(result)}
         improved = {seed: score - result.sign * result.limit for seed, score in result.scores["RoPE"].items()}
         verdicts = compare_with(improved, scores, result.task.metric.better)
-        best = next((label for label in scores if verdicts[label] > 0), None)
-        label = best or next(iter(scores))
-        evidence.append(f"{result.title}: {label} {result.score_text(label)}; RoPE {result.score_text('RoPE')}")
-        if best is None:
-            without.append(result.title)
+        better = [label for label in scores if verdicts[label] > 0]
+        best = next(iter(better or scores))
+        also = f"; also shown to be better: {join_names(list(map(method, better[1:])))}" if better[1:] else ""
+        scored = f"{method(best)} {result.score_text(best)}; RoPE {result.score_text('RoPE')}"
+        evidence.append(f"{result.title}: {scored}{also}")
+        if better:
+            taken.setdefault(method(best), []).append(result.title)
         else:
-            taken.setdefault(best, []).append(result.title)
+            without.append(result.title)
     untold = [f"no method is shown to be clearly better than RoPE itself on {join_names(without)}"] if without else []
     untold += ["the methods were not compared with each other", "a model of this size says little about a large one"]
     take = [f"{label} ({join_names(tasks)})" for label, tasks in taken.items()]
@@ -133,6 +136,11 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
 def methods(result: TaskResult) -> list[str]:
     """Return the encodings that were put into trained weights without training, the best mean first."""
     return [label for label in result.order if not any(run["steps"] for run in result.runs_of(label))]
+
+
+def method(label: str) -> str:
+    """Return `YaRN` for `YaRN from RoPE`."""
+    return label.removesuffix(" from RoPE")
 
 
 def counted(results: Sequence[TaskResult]) -> str:

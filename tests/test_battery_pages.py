@@ -163,7 +163,9 @@ def test_a_method_of_extension_must_be_better_than_rope_without_one(guide: Any, 
     assert row[4].startswith("no method is shown to be clearly better than RoPE itself on copying and addition; ")
     tasks["Addition"] = {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(0.05, noise=0.001)}
     row = guide.extension(results(figures(tasks)))
-    assert row[1] == "PI from RoPE (addition)"
+    assert row[1] == "PI (addition)"
+    tasks["Addition"]["NTKAware(factor=8.0) from RoPE"] = shifted(0.04, noise=0.001)
+    assert guide.extension(results(figures(tasks)))[2].endswith("; also shown to be better: NTKAware")
     assert "no method is shown to be clearly better than RoPE itself on copying;" in row[4]
     tasks["Addition"] = {"RoPE": NOTHING_LONGER, "PI(factor=8.0) from RoPE": 5 * [[1.0, 1 / 128, 0.0]]}
     assert guide.extension(results(figures(tasks)))[1] == "none"
