@@ -4,7 +4,8 @@
     python benchmarks/study_rows.py "nope: small" --results /tmp/nope-small --name study-nope-small
 
 The file contains every score with the key, commit, machine, steps and learning rate of its run, the means over seeds
-with their intervals, and mean reciprocal ranks. A panel is a set of runs whose scores may be compared with each other:
+with their intervals, and mean reciprocal ranks. Scores on functions in context have the means of groups of prompts, on
+which their intervals depend (docs/statistics.md). A panel is a set of runs whose scores may be compared with each other:
 its settings, its baselines and the versions of its classes decide whether a score answers a claim (docs/claims.py). A
 study that is not finished is refused, because its rows would be mistaken for the whole study.
 """
@@ -78,6 +79,7 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
                 "mean": number(score.mean),
                 "standard_error": number(score.standard_error),
             }
+            | ({"groups": score.groups} if score.groups and math.isfinite(score.mean) else {})
             for run in runs
             for score in store.scores([run.key])
         ],

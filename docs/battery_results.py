@@ -13,7 +13,7 @@ from typing import Any
 from stored_rows import stored_studies, tasks_of
 
 from lengthwise.analysis import TaskFindings
-from lengthwise.analysis.claims.scores import Scores, not_learned, quantity
+from lengthwise.analysis.claims.scores import Scores, needed_of_a_seed, not_learned, quantity, reaches
 from lengthwise.analysis.findings import Series
 from lengthwise.analysis.ranks import baseline_over_lengths, over_lengths, overall, reciprocal_ranks
 from lengthwise.analysis.reading import MARGIN, margin
@@ -33,20 +33,20 @@ LIMIT = (
 )
 NOT_KEPT = "no encoding is clearly better than guessing beyond the training length"
 STOP = "training.stop.score"  # the setting that ends trainings
-TITLES = {  # of tasks on the pages, by the text or the class
-    "python:docstrings": "prose",
-    "python:source": "code",
-    "Copy": "copying",
-    "Reverse": "reversing",
-    "Recall": "recall",
-    "Addition": "addition",
-    "Sorting": "sorting",
-    "Parity": "parity",
-    "LinearRegression": "linear regression",
-    "Conjunction": "conjunctions",
-    "EvenPairs": "even pairs",
-    "StackManipulation": "stack manipulation",
-    "BucketSort": "bucket sort",
+TASKS = {  # by the text or the class: the name of a task on the pages, and what it asks
+    "python:docstrings": ("prose", "predict the next byte of docstrings of Python's standard library"),
+    "python:source": ("code", "predict the next byte of the source of Python's standard library"),
+    "Copy": ("copying", "copy random symbols"),
+    "Reverse": ("reversing", "write random symbols in reverse order"),
+    "Recall": ("recall", "recall the values of eight keys among pairs of a key and a value"),
+    "Addition": ("addition", "add two numbers, written from the last digit on and padded with zeros to one length"),
+    "Sorting": ("sorting", "sort random symbols"),
+    "Parity": ("parity", "decide whether the number of ones is even, after writing the steps (a scratchpad)"),
+    "LinearRegression": ("linear regression", "predict a linear function of two numbers from examples of it"),
+    "Conjunction": ("conjunctions", "predict a conjunction of Boolean variables from examples of it"),
+    "EvenPairs": ("even pairs", "decide whether the first and the last bit are equal (a regular task)"),
+    "StackManipulation": ("stack manipulation", "apply pushes and pops to a stack of bits (a context-free task)"),
+    "BucketSort": ("bucket sort", "sort five kinds of symbols (a context-sensitive task)"),
 }
 
 BySeed = Mapping[int, float]
@@ -56,10 +56,12 @@ BySeed = Mapping[int, float]
 class TaskResult:
     """What one task shows about the encodings that were trained on it.
 
-    `runs`: by key, the stored facts of each run, such as its `steps` and its `learning_rate`.
+    `title` and `question`: its name on the pages, and what it asks. `runs`: by key, the stored facts of each run, such
+    as its `steps` and its `learning_rate`.
     """
 
     title: str
+    question: str
     task: TaskFindings
     runs: Mapping[str, Mapping[str, Any]]
 
@@ -113,6 +115,17 @@ class TaskResult:
         """Return 1 / rank by the mean over all longer lengths. Equal means share the mean of their ranks."""
         means = {label: statistics.fmean(by_seed.values()) for label, by_seed in self.scores.items()}
         return reciprocal_ranks(means, better=self.task.metric.better)
+
+    def best_baseline(self, floors: bool = False) -> tuple[str, float] | None:
+        """Return the baseline, or the floor, with the best score over all longer lengths, and that score."""
+        baselines = [b for b in self.task.baselines if b.floor or not floors]
+        scores = {b.label: baseline_over_lengths(self.task, b, "longer") for b in baselines}
+        known = {label: score for label, score in scores.items() if score is not None}
+        return min(known.items(), key=lambda item: self.sign * item[1], default=None)
+
+    def worse_than(self, score: float) -> list[str]:
+        """Return the encodings that have learned the task, and whose mean over all longer lengths is worse."""
+        return [n for n in self.order if self.sign * statistics.fmean(self.scores[n].values()) > self.sign * score]
 
     @property
     def small_loss(self) -> float:
@@ -168,15 +181,14 @@ class TaskResult:
         return value if math.isnan(effective.low) or low == value == high else f"{value} ({low} to {high})"
 
     def multiple(self, length: float) -> str:
+        """Return a length in multiples of the training length. Below the first longer evaluated one, it is a bound."""
+        trained, *longer = self.task.lengths
         if math.isnan(length):
             return ""
         if math.isinf(length):
-            return f"≥ {self.task.lengths[-1] / self.task.train_length:.3g}"
-        return (
-            "< 1"
-            if length < self.task.train_length
-            else f"{length / self.task.train_length:.2f}".rstrip("0").rstrip(".")
-        )
+            return f"≥ {longer[-1] / trained:.3g}"
+        bound = next((n for n in (trained, longer[0]) if length < n), None)
+        return f"< {bound / trained:.3g}" if bound else f"{length / trained:.2f}".rstrip("0").rstrip(".")
 
     def runs_of(self, label: str) -> list[Mapping[str, Any]]:
         """Return the runs of an encoding."""
@@ -193,14 +205,21 @@ class TaskResult:
         return f"{'≥ ' if all_used else ''}{statistics.median(steps):,.0f}"
 
     def learning_text(self, label: str) -> str:
-        """Return the median of the steps in which an encoding learned the task, or the score of one that did not."""
+        """Return the median of the steps in which an encoding learned the task.
+
+        For one that has not learned it: the mean score at the training length, and how many seeds reach what is needed.
+        """
         series = next((s for s in self.task.series if s.label == label), None)
         if series is None or self.task.reference_length is None:
             return ""
         point = series.point_at(self.task.reference_length)
         if point is None:
             return ""
-        return f"*{point.mean:.3f}*" if self.reasons[label] is not None else self.steps_text(label)
+        if self.reasons[label] is None:
+            return self.steps_text(label)
+        needed = needed_of_a_seed(self.task)
+        able = [s for s in point.seeds if needed is not None and reaches(self.task, s.mean, needed)]
+        return f"*{point.mean:.3f}* ({len(able)} of {point.n_seeds})"
 
     def rate_text(self, label: str) -> str:
         """Return the learning rate of an encoding and the median of its training steps: `0.003, 850 steps`."""
@@ -226,7 +245,7 @@ class TaskResult:
         return f"{self.length_text(label)} ×, {self.mean_text(label)} {quantity(self.task)}"
 
 
-def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -> dict[str, int]:
+def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str, level: float = LEVEL) -> dict[str, int]:
     """Return for each label 1 if its scores are significantly better than `reference`, −1 if worse, otherwise 0.
 
     The test is the paired t test over seeds, corrected by Holm's method for these comparisons. A difference that is the
@@ -241,7 +260,7 @@ def compare_with(reference: BySeed, others: Mapping[str, BySeed], better: str) -
     verdicts = dict.fromkeys(others, 0)
     for label, comparison in comparisons.items():
         is_constant = comparison.deviation == 0 and comparison.difference.mean != 0
-        if is_constant or corrected.get(label, 1.0) < LEVEL:
+        if is_constant or corrected.get(label, 1.0) < level:
             verdicts[label] = 1 if comparison.first == label else -1
     return verdicts
 
@@ -257,12 +276,10 @@ def results_from(figures: Mapping[str, Any]) -> list[TaskResult]:
     runs = {run["key"]: run for run in figures["runs"]}
     tasks = tasks_of(dict(figures))
     same_targets = {task.name for task in tasks if task.shifted}
-    titles = [
-        TITLES[panel["settings"].get("task.path") or panel["task"].partition("(")[0]] for panel in figures["panels"]
-    ]
+    names = [panel["settings"].get("task.path") or panel["task"].partition("(")[0] for panel in figures["panels"]]
     return [
-        TaskResult(title, with_short_labels(task), runs)
-        for title, task in zip(titles, tasks, strict=True)
+        TaskResult(*TASKS[name], with_short_labels(task), runs)
+        for name, task in zip(names, tasks, strict=True)
         if task.shifted or task.name not in same_targets
     ]
 

@@ -34,7 +34,8 @@ def findings_of(panel: dict[str, Any], scores: list[dict[str, Any]]) -> TaskFind
         if row["key"] in keys and flat(row["asked"].get("shift", {}), SHIFTED) == shift:
             score = {name: row[name] for name in ("key", "seed", "mean", "standard_error", "n")}
             finite = {name: math.nan if value is None else value for name, value in score.items()}  # JSON has no NaN
-            by_label[row["label"]][row["length"]].append(Estimate(**finite))
+            estimate = Estimate(**finite, groups=tuple(row.get("groups", ())))
+            by_label[row["label"]][row["length"]].append(estimate)
 
     def point(length: int, seeds: list[Estimate]) -> Point:
         return Point(
