@@ -104,6 +104,7 @@ def panel(
     if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other
         description += f" ({len(list(thin)[::3])} of {len(thin)} {next(iter(thin)).split()[0]}s)"
         thin = {name: thin[name] for name in list(thin)[::3]}
+    whole = all(float(a).is_integer() for points in thin.values() for a, _ in points)
     names = list(thin)
     rows = [{"x": _short(a), "y": _short(b), "c": name} for name in names for a, b in thin[name]]
     others = [name for name in curves if name != grey]  # also those that are not drawn, so that colours stay
@@ -113,7 +114,9 @@ def panel(
     lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.8, clip=True)
     layers = [
         lines.encode(
-            x=alt.X("x:Q", **_axis("x", x, log, whole=all(float(row["x"]).is_integer() for row in rows))),
+            x=alt.X(
+                "x:Q", **_axis("x", x, log, whole=all(x.is_integer() for points in thin.values() for x, _ in points))
+            ),
             y=alt.Y("y:Q", **_axis("y", y, log)),
             color=alt.Color("c:N", sort=names, scale=alt.Scale(domain=names, range=colours), legend=key),
             strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=key),
