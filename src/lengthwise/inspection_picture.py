@@ -114,9 +114,7 @@ def panel(
     lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.8, clip=True)
     layers = [
         lines.encode(
-            x=alt.X(
-                "x:Q", **_axis("x", x, log, whole=all(x.is_integer() for points in thin.values() for x, _ in points))
-            ),
+            x=alt.X("x:Q", **_axis("x", x, log, whole)),
             y=alt.Y("y:Q", **_axis("y", y, log)),
             color=alt.Color("c:N", sort=names, scale=alt.Scale(domain=names, range=colours), legend=key),
             strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=key),
