@@ -250,22 +250,20 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
         title = result.title
         failed = [label for label, reason in result.reasons.items() if reason is not None]
         if failed:
-            sentences.append(
-                f"{title}: {join_names(failed)} did not learn the task with enough seeds, so they are in no comparison."
-            )
+            sentences.append(f"{title}: not learned with enough seeds, and so in no comparison: {join_names(failed)}.")
         infinite = [s.label for s in result.learned if s.label not in result.scores]
         if infinite:
-            sentences.append(f"{title}: {join_names(infinite)} got scores that are not finite, and are in no ranking.")
+            sentences.append(f"{title}: in no ranking because of scores that are not finite: {join_names(infinite)}.")
         guess, baseline = result.best_baseline(floors=True), result.best_baseline()
         if guess and (worse := result.worse_than(guess[1])):
             sentences.append(
-                f"{title}: guessing (“{guess[0]}”, {guess[1]:.2f} beyond the training length) is better than "
-                f"{join_names(worse)}, so their ranks and effective lengths say little."
+                f"{title}: worse than guessing (“{guess[0]}”, {guess[1]:.2f} beyond the training length), so that "
+                f"ranks and effective lengths say little: {join_names(worse)}."
             )
         if baseline and baseline != guess and (worse := result.worse_than(baseline[1])):
             sentences.append(
-                f"{title}: the baseline “{baseline[0]}” needs no trained model, and with {baseline[1]:.2f} beyond the "
-                f"training length it is better than {join_names(worse)}."
+                f"{title}: worse than the baseline “{baseline[0]}” ({baseline[1]:.2f} beyond the training length), "
+                f"which needs no trained model: {join_names(worse)}."
             )
         others = [label for label in result.not_worse if label not in result.as_good]
         if not result.is_judged:

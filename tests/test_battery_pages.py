@@ -204,10 +204,10 @@ def test_encodings_that_are_worse_than_a_baseline_are_said(pages: ModuleType, re
     (result,) = results(rows)
     assert pages.task_row(result)[-1] == "neighbour: 0.97"
     assert pages.untold([result])[:2] == [
-        "bucket sort: guessing (“constant”, 0.85 beyond the training length) is better than RoPE, so their ranks and "
-        "effective lengths say little.",
-        "bucket sort: the baseline “neighbour” needs no trained model, and with 0.97 beyond the training length it is "
-        "better than RoPE.",
+        "bucket sort: worse than guessing (“constant”, 0.85 beyond the training length), so that ranks and effective "
+        "lengths say little: RoPE.",
+        "bucket sort: worse than the baseline “neighbour” (0.97 beyond the training length), which needs no trained "
+        "model: RoPE.",
     ]
 
 
@@ -311,4 +311,4 @@ def test_a_score_that_is_not_finite_is_no_score(pages: ModuleType, results: Any)
     survivor: list[list[float | None]] = [[1.0, 1.0, 1.0], *diverged[1:]]  # its only mean would be the best
     (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": survivor}}))
     assert result.order == ["FIRE"]
-    assert pages.untold([result])[0] == "copying: RoPE got scores that are not finite, and are in no ranking."
+    assert pages.untold([result])[0] == "copying: in no ranking because of scores that are not finite: RoPE."
