@@ -1,6 +1,5 @@
 """What a model's attention looks at: the same as of each layer's q and k on their own, and nothing else changes."""
 
-import json
 import math
 
 import pytest
@@ -10,7 +9,7 @@ from lengthwise import attention
 from lengthwise.attention import Bins, KVCache, TokenInfo, measure
 from lengthwise.config import ConfigError, ModelConfig, alternate, choose
 from lengthwise.encodings import FIRE, ALiBi, FoX, NoPE, RoPE, TransformerXL
-from lengthwise.models import Decoder, by_head, statistics
+from lengthwise.models import Decoder, statistics
 
 LLAMA = ModelConfig.llama(d_model=32, num_layers=3, num_heads=4, num_kv_heads=2)
 NAMES = ("histogram", "entropy", "most_entropy", "first", "last", "query_entropy", "query_keys")
@@ -74,19 +73,6 @@ def test_steps_with_a_cache_are_rows_of_one_forward():
     for layer in range(3):
         got = torch.cat(steps[layer::3], -1)
         torch.testing.assert_close(got, whole[layer].query_entropy, atol=1e-12, rtol=0)
-
-
-def test_a_row_for_each_layer_and_head():
-    model, tokens = decoder(RoPE, NoPE, RoPE), torch.randint(0, 11, (2, 20))
-    found = statistics(model, tokens)
-    rows = by_head(found)
-    assert [(row["layer"], row["head"]) for row in rows] == [(layer, head) for layer in range(3) for head in range(4)]
-    json.dumps(rows, allow_nan=False)
-    row = rows[6]
-    for name in ("entropy", "first", "last", "histogram"):
-        torch.testing.assert_close(torch.tensor(row[name]).double(), getattr(found[1], name)[:, 2].mean(0))
-    assert row["bins"] == found[1].bins
-    assert row["entropy"] < row["most_entropy"] == pytest.approx(sum(map(math.log, range(1, 21))) / 20)
 
 
 def test_a_model_in_training_is_refused():

@@ -1,8 +1,8 @@
 """Models: a Transformer decoder, statistics of its attention, and models with other mixers of tokens."""
 
-from lengthwise.models.attention_statistics import by_head, require_decoder, statistics
+from lengthwise.models.attention_statistics import require_decoder, statistics
 from lengthwise.models.base import Model
 from lengthwise.models.decoder import Decoder
 from lengthwise.models.mixers import MixerModel
 
-__all__ = ["Decoder", "MixerModel", "Model", "by_head", "require_decoder", "statistics"]
+__all__ = ["Decoder", "MixerModel", "Model", "require_decoder", "statistics"]

@@ -1,7 +1,6 @@
 """Statistics of the attention weights of a model, for each layer and head."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -56,19 +55,3 @@ def statistics(
 
     model(inputs, positions=positions, documents=documents, watch=watch)
     return layers
-
-
-def by_head(layers: Sequence[Statistics]) -> list[dict[str, Any]]:
-    """Return one dictionary of plain numbers for each layer and head, means over the rows of the batch.
-
-    Keys: `layer`, `head`, `entropy` and `most_entropy` (nats), `first` and `last` (shares), and `histogram` (a share
-    for each of the `bins`); see `Statistics`.
-    """
-    rows = []
-    for layer, stats in enumerate(layers):
-        means = {name: getattr(stats, name).mean(0).tolist() for name in ("entropy", "first", "last", "histogram")}
-        most_entropy = stats.most_entropy.mean().item()
-        for head in range(stats.entropy.shape[1]):
-            head_means = {name: values[head] for name, values in means.items()}
-            rows.append({"layer": layer, "head": head, "most_entropy": most_entropy, **head_means, "bins": stats.bins})
-    return rows
