@@ -1,9 +1,7 @@
 """Compute one long text with a model, in chunks with its KV cache, so that the memory beside the cache is bounded."""
 
-import ctypes
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixi
 from lengthwise.huggingface import LengthwiseForCausalLM
 from lengthwise.huggingface.exported_model import LengthwiseCache
 from lengthwise.huggingface.replacement import encoding_of
+from lengthwise.training.memory import return_when_freed
 from lengthwise.transformers_versions import cache_parameter
 
 CHUNK = 512  # tokens of a forward pass, at most
@@ -23,7 +22,7 @@ SMALLEST_CHUNK = 32
 MASK = 2**22  # entries of the mask of a chunk, at most: queries × keys
 LOGITS = 2**22  # logits of a forward pass, at most
 SMALLEST_ROWS = 16
-MMAP_THRESHOLD, LARGE = -3, 1 << 18  # allocations from this size are returned to the system as soon as they are freed
+LARGE = 1 << 18  # bytes; allocations from this size are returned to the system as soon as they are freed
 DEPENDS_ON_LENGTH = ("dynamic", "longrope")  # rotations of transformers that change with the length of the text
 
 
@@ -156,8 +155,7 @@ def use_process(threads: int) -> None:
     which the larger ones cannot use.
     """
     torch.set_num_threads(threads)
-    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+    return_when_freed(LARGE)
 
 
 def needs_whole_text(model: Any) -> bool:

@@ -7,12 +7,10 @@ loaded once, do not count. It returns every freed tensor to the system; otherwis
 library keeps, and vary by a tenth. On CUDA it is the memory of tensors in PyTorch's allocator (`max_memory_allocated`).
 """
 
-import ctypes
 import dataclasses
 import gc
 import os
 import signal
-from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -24,10 +22,10 @@ from lengthwise.machine_memory import is_out_of_memory
 from lengthwise.measurements.speed import SpeedOptions
 from lengthwise.plugins import load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
-from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident
+from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident, return_when_freed
 from lengthwise.training.numerics import reproducible, torch_threads
 
-MMAP_THRESHOLD, LARGE = -3, 1 << 16  # allocations from this size are returned to the system as soon as they are freed
+LARGE = 1 << 16  # bytes; allocations from this size are returned to the system as soon as they are freed
 SHORT = 64  # tokens of the first step, which does not count
 JOIN_SECONDS = 30.0
 
@@ -109,8 +107,7 @@ def _child(pipe: Connection, text: str, options: SpeedOptions, length: int, plug
 
 
 def _resident_growth(plan: EncodingPlan, options: SpeedOptions, length: int) -> int:
-    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+    return_when_freed(LARGE)
     _train_short(plan, options, length)
     subject = Subject(plan, options, length)
     gc.collect()

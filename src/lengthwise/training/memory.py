@@ -8,6 +8,7 @@ import torch
 
 STATUS = Path("/proc/self/status")
 RESET_PEAK = Path("/proc/self/clear_refs")
+MMAP_THRESHOLD = -3  # an option of glibc's `mallopt`
 
 
 class PeakMemory:
@@ -38,6 +39,12 @@ def release_freed_memory() -> bool:
         ctypes.CDLL(None).malloc_trim(0)
         return True
     return False
+
+
+def return_when_freed(size: int) -> None:
+    """Let the C library, if it is glibc, return allocations from this size to the system as soon as they are freed."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, size)
 
 
 def reset_peak() -> bool:
