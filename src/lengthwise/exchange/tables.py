@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 NEEDED = {".csv": (), ".parquet": ("pandas", "pyarrow"), ".tex": ("pandas",)}
 
 
-def ending_of(path: str, measurement: str, option: str = "--out") -> str:
+def ending_of(path: str, measurement: str) -> str:
     """Return the ending of a file. Raise `ConfigError` if it is not that of a format, or lacks a library."""
     ending, endings = PurePath(path).suffix.lower(), [e for e in NEEDED if e != ".tex" or measurement == SCORES]
     if ending not in endings:
         known = join_names(endings).replace(" and ", " or ")
         near = near_miss(ending, endings) if ending else ""
-        raise ConfigError(f"{option} must end in {known} for {measurement}, got {path[:80]!r}{near}; name such a file")
+        raise ConfigError(f"--out must end in {known} for {measurement}, got {path[:80]!r}{near}; name such a file")
     for package in NEEDED[ending]:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(

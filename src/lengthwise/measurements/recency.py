@@ -139,7 +139,7 @@ class Recency(InContextProbe):
         )
 
 
-def recent(weights: Sequence[float], share: float = 0.1) -> float:
+def recent(weights: Sequence[float]) -> float:
     """Return the share of the weights on the most recent tenth."""
     total = math.fsum(weights)
-    return math.fsum(weights[-max(1, round(share * len(weights))) :]) / total if total else math.nan
+    return math.fsum(weights[-max(1, round(0.1 * len(weights))) :]) / total if total else math.nan

@@ -59,12 +59,12 @@ def table(findings: Findings, ties: Ties = "average", option: str = "") -> Group
     return Group(*blocks)
 
 
-def empty_table(heads: Iterable[str | Text], title: Text | None = None, width: int = 24) -> Table:
-    """Return a table without rows. Its first column, of at most `width` characters, has no head."""
+def empty_table(heads: Iterable[str | Text], title: Text | None = None) -> Table:
+    """Return a table without rows. Its first column, of at most 24 characters, has no head."""
     shown = Table(
         title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
     )
-    shown.add_column("", overflow="fold", max_width=width)
+    shown.add_column("", overflow="fold", max_width=24)
     for head in heads:
         shown.add_column(head, justify="right", no_wrap=True)
     return shown

@@ -82,9 +82,9 @@ def blocks(model: Decoder) -> list[Block]:
     return cast(list[Block], list(model.blocks))
 
 
-def token_ids(length: int, seed: int = 0) -> Int[Tensor, "b t"]:
+def token_ids(length: int) -> Int[Tensor, "b t"]:
     """Return sequences of <bos> followed by random tokens."""
-    ids = torch.randint(1, VOCABULARY, (3, length), generator=torch.Generator().manual_seed(seed + length))
+    ids = torch.randint(1, VOCABULARY, (3, length), generator=torch.Generator().manual_seed(length))
     ids[:, 0] = 0
     return ids
 

@@ -10,10 +10,10 @@ CUES = ("red", "blue", "green")  # the word that decides a label
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "it")
 
 
-def demo_rows(dataset: GlueDataset, split: str, count: int | None = None) -> list[dict[str, Any]]:
+def demo_rows(dataset: GlueDataset, split: str) -> list[dict[str, Any]]:
     """Return invented rows of a data set. A word in the first text decides the label."""
     rng = random.Random(f"{dataset.name} {split}")
-    return [demo_row(dataset, n, rng) for n in range(DEMO_ROWS[split] if count is None else count)]
+    return [demo_row(dataset, n, rng) for n in range(DEMO_ROWS[split])]
 
 
 def demo_row(dataset: GlueDataset, number: int, rng: random.Random) -> dict[str, Any]:

@@ -37,11 +37,9 @@ class TrainedRun:
         return next(self.model.parameters()).device
 
 
-def load_trained_run(
-    run: Run, folder: Path, *, device: torch.device | str = "cpu", backend: str = "auto"
-) -> TrainedRun:
+def load_trained_run(run: Run, folder: Path, *, device: torch.device | str = "cpu") -> TrainedRun:
     """Return the run with its model from a folder. Raise `CheckpointError` for missing or damaged weights."""
-    return TrainedRun(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
+    return TrainedRun(run, load_weights(folder, run, device=device).eval(), run.task.build())
 
 
 def answer(probe: Probe, trained: TrainedRun, options: Any, progress: OnProgress | None = None) -> tuple[Table, float]:

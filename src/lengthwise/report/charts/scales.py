@@ -46,10 +46,10 @@ def frame(values: Iterable[float]) -> tuple[float, float]:
     return float(f"{bottom:.6g}"), float(f"{top:.6g}")
 
 
-def robust_frame(intervals: Iterable[Interval], reach: float = 4) -> tuple[float, float]:
+def robust_frame(intervals: Iterable[Interval]) -> tuple[float, float]:
     """Return round ends of an axis around intervals, so that a few very high means do not flatten the others.
 
-    A mean is too high if it is farther from the lowest one than `reach` times the median is, or a fourth of the lowest
+    A mean is too high if it is farther from the lowest one than four times the median is, or a fourth of the lowest
     mean.
     """
     known = sorted((i for i in intervals if math.isfinite(i.mean)), key=lambda i: i.mean)
@@ -57,7 +57,7 @@ def robust_frame(intervals: Iterable[Interval], reach: float = 4) -> tuple[float
         return 0.0, 1.0
     lowest, highest, median = known[0].mean, known[-1].mean, known[len(known) // 2].mean
     distance = max(median - lowest, abs(lowest) / 4) or highest - lowest
-    limit = min(highest, lowest + reach * distance)
+    limit = min(highest, lowest + 4 * distance)
     shown = [i for i in known if i.mean <= limit]
     ends = [end for i in shown for end in ((i.mean,) if i.basis == "none" else (i.low, min(i.high, 1.3 * limit)))]
     return frame([limit, *ends])
