@@ -214,15 +214,6 @@ def require_bool(owner: str, **values: object) -> None:
             raise ConfigError(f"{owner}: {name} must be true or false, got {shown(value)}")
 
 
-def json_problem(error: ValueError | RecursionError) -> str:
-    """Return in words why `json.loads` refused a text."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8"
-    return getattr(error, "msg", "it has a number with thousands of digits")
-
-
 def join_names(names: Sequence[str]) -> str:
     """Return the names as a list in a sentence: `ALiBi, FIRE and T5`."""
     return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -80,7 +80,7 @@ def _length(line: bytes, field: str, number: int) -> int:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where} is not UTF-8 text (at byte {error.start + 1})") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
     if not isinstance(row, dict):
         raise ConfigError(f"{where} is {_named(row)}; it has to be a JSON object with the field {field!r}")

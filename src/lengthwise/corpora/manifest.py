@@ -126,7 +126,7 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise "
             "tokenize"
         ) from error
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _damaged(path, "it is not JSON") from None
     format_name = data.get("format") if isinstance(data, dict) else None
     if format_name != FORMAT:

@@ -56,7 +56,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         facts = dict(json.loads(content[8:end])["__metadata__"])
         expected = facts.pop("sha256")
         tensors = load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{path} is damaged: it is not a complete safetensors file written by Lengthwise") from error
     if digest(tensors, facts) != expected:
         raise DamagedFile(f"{path} is damaged: its content does not match its checksum")

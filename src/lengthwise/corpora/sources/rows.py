@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from lengthwise.values import ConfigError, json_problem, missing_package, near_miss
+from lengthwise.values import ConfigError, missing_package, near_miss
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -42,8 +42,9 @@ def json_row(line: bytes) -> dict[str, Any]:
         raise ConfigError(
             f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); give a file of JSON lines"
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"it is not a JSON object ({json_problem(error)}); write one object per line") from None
+    except ValueError as error:
+        problem = getattr(error, "msg", error)
+        raise ConfigError(f"it is not a JSON object ({problem}); write one object per line") from None
     if not isinstance(row, dict):
         raise ConfigError(f"it must be a JSON object, got a {type(row).__name__}; write one object per line")
     return row

@@ -162,7 +162,7 @@ def json_object(file: Path) -> dict[str, Any]:
         data = json.loads(file.read_bytes())
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}); download it again") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{file} is not valid JSON ({error}); correct it, or download it again") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{file} is not a JSON object; correct it, or download it again")
