@@ -40,7 +40,6 @@ def test_empty_lines_are_skipped() -> None:
         ('{"input": true}', "line 3: input is true"),
         ('{"input": -1}', "line 3: input is -1"),
         ('{"input": 2.5}', "line 3: input is 2.5"),
-        (f'{{"input": 1{"0" * 400}}}', "line 3: input is 1000.*, not above"),
         (b'{"input": "\xff"}', r"line 3 is not UTF-8 text \(at byte 12\)"),
         (b"\xed\xa0\x80 x", r"line 3 is not UTF-8 text \(at byte 1\)"),  # json.loads reads surrogates
     ],
