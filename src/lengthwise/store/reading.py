@@ -25,7 +25,7 @@ ANSWERED = (  # whether a row of `requested_questions` has a score
 
 
 def require_study(connection: Connection, study: str) -> None:
-    known = [name for name in connection.scalars(select(schema.studies.c.name)) if isinstance(name, str)]
+    known = connection.scalars(select(schema.studies.c.name)).all()
     if study not in known:
         available = f"available: {', '.join(sorted(known))}" if known else "there are no studies yet"
         raise StoreError(f"there is no study {study!r}{near_miss(study, known)}; {available}")

@@ -42,14 +42,14 @@ def _is_gone(worker: str) -> bool:
         pid = int(pid_text)
     except ValueError:
         return False  # not a name of ours; only its heartbeats matter
-    if where != host() or namespace != _namespace() or sys.platform == "win32" or pid <= 0:
+    if where != host() or namespace != _namespace() or sys.platform == "win32":
         return False  # on Windows, os.kill(pid, 0) would end the process
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):
-        return False  # the process belongs to another user, or the pid is out of range
+    except OSError:
+        return False  # the process belongs to another user
     if started == "0":
         return False
     return _started(pid) != started
