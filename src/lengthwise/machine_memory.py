@@ -79,8 +79,7 @@ def limited_to_machine(device: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # other code has set a lower limit, which cannot be raised
-            resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 @contextmanager

@@ -87,10 +87,7 @@ def already_loaded(path: str) -> ModuleType | None:
 
 
 def _identifier(name: str) -> str:
-    try:
-        return str(Path(os.path.expanduser(name)).resolve()) if is_file(name) else name
-    except (OSError, ValueError, RuntimeError):  # an invalid path; reading the file raises the error message
-        return name
+    return str(Path(os.path.expanduser(name)).resolve()) if is_file(name) else name
 
 
 # ---- files and modules --------------------------------------------------------------------------------------------

@@ -79,10 +79,7 @@ def described(value: Any) -> str:
 
 def shortened(path: str) -> str:
     """Return a path relative to the current folder if it lies in it, else unchanged."""
-    try:
-        inside = Path(path).is_absolute() and Path(path).is_relative_to(os.getcwd())
-    except OSError:  # the current folder was deleted
-        return path
+    inside = Path(path).is_absolute() and Path(path).is_relative_to(os.getcwd())
     return os.path.relpath(path) if inside else path
 
 
