@@ -53,6 +53,13 @@ def _safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = old
 
 
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def exit_reason(code: int | None) -> str:
     """Return why a process ended, in words."""
     if code is not None and code < 0:

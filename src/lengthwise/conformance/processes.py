@@ -1,7 +1,6 @@
 """Compute independent results on all cores."""
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from lengthwise.child_processes import end_with_parent, starting_processes
+from lengthwise.child_processes import cores, end_with_parent, starting_processes
 from lengthwise.plugins import load_plugins, loaded_plugins
 
 # What shows progress during a block: it gets a text, how much is done, and the total.
@@ -30,12 +29,11 @@ def run_in_processes(
 
     `on_result` is called with each task and its result, in order.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     results: list[_R] = []
     spawn = multiprocessing.get_context("spawn")
     earlier_children = multiprocessing.active_children()
     with starting_processes():
-        executor = ProcessPoolExecutor(min(cores, 16), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
+        executor = ProcessPoolExecutor(min(cores(), 16), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
     with executor as pool:
         try:
             with starting_processes():

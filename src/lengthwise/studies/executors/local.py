@@ -1,6 +1,5 @@
 """Worker processes on this machine, each with one run at a time."""
 
-import os
 import queue
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from contextlib import suppress
 
 import torch
 
+from lengthwise.child_processes import cores
 from lengthwise.config import Local
 from lengthwise.store import Store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
@@ -112,10 +112,3 @@ class LocalExecutor(Executor):
         # In the store, the dead worker still holds the run, so no other worker can take it before this.
         if self.store.fail(key, worker.name, error):
             self.emit(Failed(key=key, error=error))
-
-
-def cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
