@@ -52,8 +52,8 @@ class Statistics:
     - `most_entropy` [b|1, 1], in nats: mean_i of ln(number of keys visible to i), the entropy of uniform weights.
       entropy / most_entropy is from 0 (one key has all the weight) to 1 (uniform); 0/0 if one key is visible to each
       query.
-    - `first` [b, h]: mean_i of the sum of p_ij over the `first_keys` first keys of i's document (attention sinks).
-    - `last` [b, h]: mean_i of the sum of p_ij over the `last_keys` last keys of i's document up to i, i's own among
+    - `first` [b, h]: mean_i of the sum of p_ij over the `Bins.first` first keys of i's document (attention sinks).
+    - `last` [b, h]: mean_i of the sum of p_ij over the `Bins.last` last keys of i's document up to i, i's own among
       them. A key may be among the first and the last.
 
     First and last refer to indices, as masks do; distance refers to positions. A key that a window hides has weight 0,
@@ -66,8 +66,6 @@ class Statistics:
     """
 
     edges: tuple[int, ...]
-    first_keys: int
-    last_keys: int
     histogram: Float[Tensor, "b h n"]
     entropy: Float[Tensor, "b h"]
     most_entropy: Float[Tensor, "#b 1"]
@@ -143,8 +141,6 @@ def measure(
     uniform_entropy = (visible.to(shares.dtype).log() * shares).sum(-1, keepdim=True)
     return Statistics(
         edges,
-        first,
-        last,
         histogram=mean[..., :-3].clone(),
         entropy=mean[..., -3].clone(),
         most_entropy=uniform_entropy,

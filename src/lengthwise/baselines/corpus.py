@@ -51,7 +51,7 @@ class NgramModel:
         """
         data = np.ascontiguousarray(text)
         ends = np.cumsum([len(data)] if sizes is None else sizes)
-        self.order, self.symbols = order, symbols
+        self.symbols = symbols
         self._base = (np.uint32 if symbols**order <= 1 << 32 else np.uint64)(symbols)  # of the codes, and their type
         self._tables = [_table(*_count(data, ends, n, self._base), self._base) for n in range(1, order + 1)]
 

@@ -12,13 +12,12 @@ from torch import Tensor
 class Segments:
     """Documents of similar lengths, as rows that are padded on the right to the longest.
 
-    `rows`, `starts` and `lengths`: where they lie in the batch. `index`: the index of each of their tokens in its row
-    of the batch, and `real`: whether it is one. `continued`: whether the document began in an earlier call. `last`:
-    whether it is the last one of its row.
+    `rows`: their rows in the batch. `lengths`: their numbers of tokens. `index`: the index of each of their tokens in
+    its row of the batch, and `real`: whether it is one. `continued`: whether the document began in an earlier call.
+    `last`: whether it is the last one of its row.
     """
 
     rows: Int[Tensor, " s"]
-    starts: Int[Tensor, " s"]
     lengths: Int[Tensor, " s"]
     index: Int[Tensor, "s n"]
     real: Bool[Tensor, "s n"]
@@ -66,4 +65,4 @@ def segments(documents: Int[Tensor, "b j"], tokens: int) -> Iterator[Segments]:
         offset = torch.arange(longest, device=documents.device)
         real = offset < lengths[group, None]
         index = torch.minimum(starts[group, None] + offset, ends[group, None] - 1)
-        yield Segments(rows[group], starts[group], lengths[group], index, real, continued[group], ends[group] == tokens)
+        yield Segments(rows[group], lengths[group], index, real, continued[group], ends[group] == tokens)
