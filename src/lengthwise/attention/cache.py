@@ -130,11 +130,6 @@ class KVCache:
         return self._store("_features", layer, features, window)
 
     @property
-    def bytes(self) -> int:
-        """The memory of all keys, values and features."""
-        return sum(x.nbytes for name in self._stored for x in getattr(self, name) if x is not None)
-
-    @property
     def rows(self) -> int:
         """The number of rows of the batch; 0 if the cache is empty."""
         return next((len(x) for x in self.keys if x is not None), 0)
