@@ -1,7 +1,6 @@
 """The files of a run: the newest two checkpoints during training, and `weights.safetensors` at the end."""
 
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -87,14 +86,14 @@ class RunFolder:
 
         Raises `CheckpointError` if they are missing, damaged, or those of another run.
         """
-        if not os.path.lexists(self.weights):
+        if not self.weights.exists():
             raise CheckpointError(f"there is no {self.weights}; run {self.run.key} is not finished: train it first")
         tensors, facts = read(self.weights)
         return tensors, self._verified_fact(self.weights, facts, "trained")
 
     def load_final_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Like `load_final`, but return None without intact weights. Move damaged ones aside with a warning."""
-        if not os.path.lexists(self.weights):
+        if not self.weights.exists():
             return None
         try:
             return self.load_final()
