@@ -142,7 +142,7 @@ def is_remote(results: object) -> typing.TypeGuard[str]:
     return is_url(results) and re.match(_SCHEME, results, re.IGNORECASE) is None and not results.startswith(":")
 
 
-def require_results(name: str, results: str | os.PathLike[str], with_store: bool) -> None:
+def require_results(results: str | os.PathLike[str], with_store: bool) -> None:
     """Raise `ConfigError` unless `results` is a folder on this machine or, `with_store`, an address such as
     s3://bucket/folder.
 
@@ -150,19 +150,19 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
     password.
     """
     if not str(results).strip():
-        raise ConfigError(f"{name} has no name; give a folder")
+        raise ConfigError("the results folder has no name; give a folder")
     if not is_remote(results):
-        require_no_address(name, results)
+        require_no_address("the results folder", results)
     elif re.search(r"[@?#\\]|::", results) or not results.isprintable():
         raise ConfigError(
-            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, "
-            "got an address with a user, a query or several parts; store credentials where the tools of your service "
-            "look for them"
+            "the results folder must be a folder on this machine, or an address such as s3://bucket/folder without "
+            "credentials, got an address with a user, a query or several parts; store credentials where the tools of "
+            "your service look for them"
         )
     elif not with_store:
         raise ConfigError(
-            f"{name} must be a folder on this machine if it has the database too, got an address; add --store "
-            f"{EXAMPLE} (store=... in Python), or give a folder"
+            "the results folder must be a folder on this machine if it has the database too, got an address; add "
+            f"--store {EXAMPLE} (store=... in Python), or give a folder"
         )
 
 
@@ -170,11 +170,11 @@ def is_url(value: object) -> typing.TypeGuard[str]:
     return isinstance(value, str) and re.match("[A-Za-z0-9+_.-]*://", value) is not None
 
 
-def require_address(name: str, value: object) -> None:
+def require_address(value: object) -> None:
     """Raise `ConfigError` unless the value is a URL. The message does not show it: it may be a password."""
     if not is_url(value):
         raise ConfigError(
-            f"{name} must be the address of a database, such as {EXAMPLE}; for a folder on this machine, use --results"
+            f"store must be the address of a database, such as {EXAMPLE}; for a folder on this machine, use --results"
         )
 
 

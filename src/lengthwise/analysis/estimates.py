@@ -192,7 +192,7 @@ def over_rounds(values: Sequence[float]) -> Interval:
     return Interval(median, low, high, (high - low) / 2, "rounds")
 
 
-def over_seeds_and_groups(groups: Sequence[Sequence[float]], bounds: Bounds = None) -> Interval:
+def over_seeds_and_groups(groups: Sequence[Sequence[float]]) -> Interval:
     """Return an interval over seeds and prompts, where every seed answers the same prompts.
 
     `groups[s][g]`: seed s's mean over the g-th of equal groups of prompts. Each of 1,000 resamples draws as many groups
@@ -215,7 +215,7 @@ def over_seeds_and_groups(groups: Sequence[Sequence[float]], bounds: Bounds = No
     seeds, count = values.shape
     mean = float(values.mean())
     if not np.isfinite(values).all():
-        return _interval(mean, math.nan, "none", bounds)
+        return _interval(mean, math.nan, "none", None)
     chance = np.random.default_rng(identity(values.ravel().tolist(), seeds))
 
     groups_drawn = chance.integers(0, count, (RESAMPLES, count))
@@ -231,7 +231,7 @@ def over_seeds_and_groups(groups: Sequence[Sequence[float]], bounds: Bounds = No
     tail = (1 - CONFIDENCE) / 2
     low, high = (mean + float(end) for end in np.quantile(off, [tail, 1 - tail], method="hazen"))
     basis: Basis = "seeds and prompts" if seeds > 1 else "examples"
-    return Interval(mean, *within(bounds, low, high), (high - low) / 2, basis, bootstrap=True)
+    return Interval(mean, low, high, (high - low) / 2, basis, bootstrap=True)
 
 
 def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:

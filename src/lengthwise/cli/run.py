@@ -52,7 +52,7 @@ def command(
         from lengthwise.store import open_folder
         from lengthwise.studies.executors.slurm import script
 
-        require_results("the results folder", execution.results, execution.store is not None)
+        require_results(execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     code = 0

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, InstanceOf, StringConstrai
 from lengthwise.store.errors import StoreError
 
 
-def require_key(key: Any, what: str) -> str:
+def require_key(key: Any) -> str:
     """Return a run's key, which becomes the name of a folder. Raise `StoreError` unless it has 16 hex digits."""
     if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{16}", key):
-        raise StoreError(f"{what} must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
+        raise StoreError(f"the key must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
     return key
 
 

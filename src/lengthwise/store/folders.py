@@ -68,7 +68,7 @@ class ResultsFolder:
 
     def run_folder(self, key: str) -> Path:
         """Return the folder of a run, which may not exist. Raises `StoreError` if the key is not 16 hex digits."""
-        return self.path / "runs" / require_key(key, "the key")
+        return self.path / "runs" / require_key(key)
 
     def trained(self, keys: Collection[str]) -> set[str]:
         """Return the keys of those runs that have weights."""

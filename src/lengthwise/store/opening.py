@@ -26,10 +26,10 @@ def open_results(where: str | Path, create: bool = True, *, store: str | None = 
     the folder may be at an address too, such as s3://bucket/folder. Raises `ConfigError` if `where` or `store` cannot
     be used, and `StoreError` as `open_store` does.
     """
-    require_results("the results folder", where, store is not None)
+    require_results(where, store is not None)
     if store is None:
         return open_store(where, create, timeout=timeout)
-    require_address("store", store)
+    require_address(store)
     files = open_folder(where)
     if create:
         files.identifier(create=False)  # if an address cannot be reached, no tables are created
@@ -45,5 +45,5 @@ def open_results(where: str | Path, create: bool = True, *, store: str | None = 
 
 def open_folder(where: str | Path) -> ResultsFolder:
     """Return the results folder on this machine or at an address. Nothing is read or created yet."""
-    require_results("the results folder", where, True)
+    require_results(where, True)
     return RemoteFolder(where) if is_remote(where) else ResultsFolder(Path(where).expanduser().absolute())

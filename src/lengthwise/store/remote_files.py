@@ -152,7 +152,7 @@ class RemoteFolder(ResultsFolder):
         super().delete(key)
 
     def _path(self, key: str) -> str:
-        return f"{self._system[1]}/runs/{require_key(key, 'the key')}"
+        return f"{self._system[1]}/runs/{require_key(key)}"
 
     def _versions(self, key: str) -> dict[str, str]:
         """Return the files of a run at the address, each with a text that changes when the file does."""

@@ -112,7 +112,7 @@ def execute(
     """
     if LOADING.get():
         raise ConfigError('a worker process loads this file; call execute() under if __name__ == "__main__":')
-    require_results("the results folder", results, store is not None)
+    require_results(results, store is not None)
     options.require_usable(results)
     compute.require_valid()
     kind = EXECUTORS[executor.name]
