@@ -5,9 +5,9 @@
 
 The file contains every score with the key, commit, machine, steps and learning rate of its run, the means over seeds
 with their intervals, and mean reciprocal ranks. Scores on functions in context have the means of groups of prompts, on
-which their intervals depend (docs/statistics.md). A panel is a set of runs whose scores may be compared with each other:
-its settings, its baselines and the versions of its classes decide whether a score answers a claim (docs/claims.py). A
-study that is not finished is refused, because its rows would be mistaken for the whole study.
+which their intervals depend (docs/statistics.md). A panel is a set of runs whose scores may be compared with each
+other: its settings, its baselines and the versions of its classes decide whether a score answers a claim
+(docs/claims.py). A study that is not finished is refused, because its rows would be mistaken for the whole study.
 """
 
 import argparse
