@@ -20,6 +20,7 @@ from lengthwise.inspection import cosine, inspect
 INK, RULE = "#7f7f7f", "#7f7f7f55"
 COLOURS = ("#bf5e61", "#ba6734", "#a27900", "#678f37", "#009775", "#0092ae", "#4982c9", "#8c6dbf")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
+TICK_COUNT = 5  # about as many as an axis has
 DIGITS = "format(datum.value, abs(datum.value) < 1 ? '.3~f' : ',.2~f')"  # of ticks
 TEXT = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
 CONFIG: dict[str, Any] = {
@@ -104,7 +105,9 @@ def panel(
     if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other
         description += f" ({len(list(thin)[::3])} of {len(thin)} {next(iter(thin)).split()[0]}s)"
         thin = {name: thin[name] for name in list(thin)[::3]}
-    whole = all(float(a).is_integer() for points in thin.values() for a, _ in points)
+    places = [float(a) for points in thin.values() for a, _ in points]
+    few = max(places) - min(places) <= TICK_COUNT and all(map(float.is_integer, places))
+    ticks = range(int(min(places)), int(max(places)) + 1) if few else None  # none between two positions
     names = list(thin)
     rows = [{"x": _short(a), "y": _short(b), "c": name} for name in names for a, b in thin[name]]
     others = [name for name in curves if name != grey]  # also those that are not drawn, so that colours stay
@@ -114,7 +117,7 @@ def panel(
     lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.8, clip=True)
     layers = [
         lines.encode(
-            x=alt.X("x:Q", **_axis("x", x, log, whole)),
+            x=alt.X("x:Q", **_axis("x", x, log, ticks)),
             y=alt.Y("y:Q", **_axis("y", y, log)),
             color=alt.Color("c:N", sort=names, scale=alt.Scale(domain=names, range=colours), legend=key),
             strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=key),
@@ -131,17 +134,17 @@ def panel(
     return Panel(chart, description, any(row["y"] for row in rows))
 
 
-def _axis(axis: str, title: str, log: str, whole: bool = False) -> Data:
+def _axis(axis: str, title: str, log: str, at: Sequence[int] | None = None) -> Data:
     """Return the scale and the axis of "x" or "y", which is logarithmic if its name is in `log`.
 
-    `whole`: the values are whole numbers, such as positions, and no tick stands between two of them.
+    `at`: where the ticks of a linear axis are. By default the drawing library chooses.
     """
     is_log = axis in log
     scale = alt.Scale(type="log" if is_log else "linear", zero=False, nice=axis == "y" and not is_log)
     ticks: Data = {"values": TICKS[axis], "labelExpr": "format(datum.value, '~s')"} if is_log else {"labelExpr": DIGITS}
-    if whole:
-        ticks["tickMinStep"] = 1
-    return {"scale": scale, "axis": alt.Axis(title=title or None, tickCount=5, grid=axis == "y", **ticks)}
+    if at and not is_log:
+        ticks["values"] = list(at)
+    return {"scale": scale, "axis": alt.Axis(title=title or None, tickCount=TICK_COUNT, grid=axis == "y", **ticks)}
 
 
 def _short(value: float) -> float:

@@ -112,6 +112,10 @@ def test_pictures(here: Call, tmp_path: Path) -> None:
     svg = (tmp_path / "a.svg").read_text()
     texts = {element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")}
     assert {"bias, nats", "training length", "head 1"} <= texts and "head 2" not in texts
+    words = ("sinusoidal", "--head-dim", 8, "--num-heads", 1, "--train-length", 2, "--length", 4)
+    assert here("inspect", *words, "--picture", tmp_path / "c.svg").code == 0
+    svg = (tmp_path / "c.svg").read_text()
+    assert ">0</text>" in svg and ">3</text>" in svg and ">1.5</text>" not in svg  # no ticks between positions
     for encoding in ("yarn:factor=4", "coPE", "sinusoidal", "shaw", "dape"):  # fewer positions than the training length
         short = (encoding, "--train-length", 20, "--length", 7, "--picture", tmp_path / "b.PNG")
         assert here("inspect", *short).code == (2 if encoding == "coPE" else 0)
