@@ -79,7 +79,7 @@ How the comparison is fair, and where it is not:
   that uses the longer context gets better scores with it. So to be as good as at the training length is a low bar.
 """
 
-TASKS = """\
+TASK_TABLE = """\
 The last column is the best baseline that needs no trained model, and its mean score over the evaluated lengths beyond
 the training length.
 """
@@ -150,7 +150,7 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         "# The battery: what encodings keep beyond the training length",
         filled(INTRODUCTION.format(**sizes(results), **facts(results))),
         "## Tasks",
-        filled(TASKS),
+        filled(TASK_TABLE),
         table(
             ["task", "what is asked", "trained on", "up to", "score", "without a model"], [task_row(r) for r in results]
         ),

@@ -23,16 +23,17 @@ Three seeds show large differences only, such as those that papers claim (`lengt
 encodings are worth more seeds.
 Outcome (means over seeds; the battery's page has intervals):
 - Prose, at eight times the length minus at the training length: as expected for DCA (0.04), Self-Extend (0.14) and
-  ReRoPE (0.20); dynamic YaRN loses more (0.43). PI is 1.1 above RoPE at every length. GRAPE-AP (-0.04), xPos (0.02),
-  Shaw (0.04), PaTH (0.05) and Wall (0.08) stay within 0.2 as expected, but CoPE (0.37) and BandedBias (0.29) do not.
-  Rotations without a decay lose 0.5 (PoPE) to 1.3.
+  ReRoPE (0.20); dynamic YaRN loses more (0.43). PI is 1.1 above RoPE at the training length already. GRAPE-AP (-0.04),
+  xPos (0.02), Shaw (0.04), PaTH (0.05) and Wall (0.08) stay within 0.2 as expected, but CoPE (0.37) and BandedBias
+  (0.29) do not. Rotations without a decay lose 0.5 (PoPE) to 1.3, but for RePo, which is like NoPE at every length and
+  loses 0.12.
 - Copying and addition: as expected. Wall copies furthest (0.68 of 16 symbols, trained on 8), dynamic YaRN is the best
   extension (0.40 of 12 symbols). Of five digits Wall has 0.12 of the sums, SelectiveRoPE and some temperatures have up
   to 0.005, and everything else has none.
 - Conjunctions: as expected but for PI, which equals RoPE at 4 times. Self-Extend and DCA keep them to 8 times (0.95).
   Temperatures, sinks and RePo did not learn the task, and score like NoPE, which did not either.
 - For more seeds: Wall on copying. Of the core, only KERPLE and Sandwich have a higher mean at twice the length.
-Cost: about 3 hours of two CPU cores (measured beside other work).
+Cost: 2.8 hours of two CPU cores, beside other work (from start to end of each run, without those of core.py).
 Command: lengthwise run battery/others
 
 Options: `tasks`: names of tasks, separated by commas. `seeds`: the number of seeds; RoPE and its extensions have two
