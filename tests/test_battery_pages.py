@@ -312,3 +312,7 @@ def test_a_score_that_is_not_finite_is_no_score(pages: ModuleType, results: Any)
     (result,) = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": survivor}}))
     assert result.order == ["FIRE"]
     assert pages.untold([result])[0] == "copying: in no ranking because of scores that are not finite: RoPE."
+
+
+def test_the_pages_in_the_repository_are_up_to_date(pages: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pages.main(["--check"]) == 0, capsys.readouterr().err
