@@ -5,7 +5,7 @@
 
 The pages are generated from the rows in benchmarks/results/, so every figure on them has an origin there. The rows of
 the comparisons contain the learning rate and the steps of each run. The first stage, which chose the rates, is a study
-of its own. The pages do not read its rows, and they are stored beside those of the comparison:
+of its own, whose rows are stored beside those of the comparison:
 
     python benchmarks/study_rows.py "battery: core" --results results --name study-battery-core
     python benchmarks/study_rows.py "battery: core, learning rates" --results results --name study-battery-core-rates
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from battery_guide import guide
+from battery_guide import guide, method
 from battery_results import (
     CORE,
     COST_FILE,
@@ -73,8 +73,8 @@ How the comparison is fair, and where it is not:
   these learn the tasks. FIRE's threshold was chosen in an earlier study by scores at longer lengths. The encodings are
   those of four sources of this library, and those that led an earlier comparison.
 - **Rotations that have a base have the same one**, 10,000.
-- **Intervals and tests are over seeds.** All runs are evaluated on the same examples, so other examples or another text
-  may shift all scores.
+- **Intervals and tests are over seeds.** Intervals of shares of correct answers also allow for the small number of
+  examples. All runs are evaluated on the same examples, so other examples or another text may shift all scores.
 - **Longer text is scored on the same bytes** as text of the training length, with more context before them. A model
   that uses the longer context gets better scores with it. So to be as good as at the training length is a low bar.
 """
@@ -93,10 +93,10 @@ the task, and in brackets the number of seeds that would have counted as learned
 LENGTHS = """\
 The longest evaluated length at which an encoding still works, relative to the training length, with its 95 % interval
 over seeds: [what counts as working](statistics.md#effective-length). Lengths between the evaluated ones are
-interpolated. `< 1.25` means less than the first evaluated length beyond the training length, and `≥ 8` that the
-encoding works at the longest one. On text, token accuracy and squared errors, an encoding works while it is not clearly
-worse than itself at the training length, so one that is bad everywhere may work at all lengths: the next table has the
-scores.
+interpolated. `< 1` means that it does not work at the training length, `< 1.25` less than the first evaluated length
+beyond it, and `≥ 8` that it works at the longest one. An encoding works while its share of exact matches or of correct
+classes is at least 0.8. On text, token accuracy and squared errors, it works while it is not clearly worse than itself
+at the training length, so one that is bad everywhere may work at all lengths: the next table has the scores.
 """
 
 SCORES = """\
@@ -139,12 +139,14 @@ lengthwise run battery/others
 
 COSTS = """\
 Time of a training step, peak memory and time of a decoded token relative to NoPE, in a model of width 256 with four
-layers on sequences of 2,048 tokens, on one CPU core: the medians over all rounds of `lengthwise bench --out`.
+layers on sequences of 2,048 tokens, on one CPU core: the medians over the rounds that are stored in
+`benchmarks/results/battery-cost.jsonl` (`lengthwise bench --lengths 2048 --out`).
 """
 
 
 def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) -> str:
     labels = labels_of(results)
+    priced = dict.fromkeys([*labels, *map(method, labels_of(others))])
     parts = [
         NOTE,
         "# The battery: what encodings keep beyond the training length",
@@ -175,7 +177,7 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         *(["Scores beyond the training length:", by_task(others, TaskResult.mean_text)] if others else []),
         "## What they cost",
         COSTS,
-        table(["encoding", *MEASURED_COSTS.values()], [[n, *cost_texts(n)] for n in labels]),
+        table(["encoding", *MEASURED_COSTS.values()], [[n, *cost_texts(n)] for n in priced if any(cost_texts(n))]),
         "## What cannot be told",
         "\n".join(f"- {sentence}" for sentence in untold(results)),
     ]
@@ -288,7 +290,7 @@ def main(arguments: Sequence[str]) -> int:
         raise SystemExit(f"there is no {COST_FILE.relative_to(ROOT)}; `lengthwise bench ENCODINGS --out` writes it")
     pages = {
         "battery.md": battery_page(results, others),
-        "battery-scores.md": scores_page(results, others, NOTE),
+        "battery-scores.md": scores_page(results, others, results_of(f"{CORE}, learning rates"), NOTE),
         "which-encoding.md": guide(results, others, NOTE),
     }
     for name, text in pages.items():

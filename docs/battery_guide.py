@@ -22,6 +22,7 @@ from lengthwise.analysis.statistics.paired import LEVEL
 from lengthwise.values import join_names
 
 NAMED = 3  # equally good encodings of a row
+CHEAPER = 2  # how many times faster a training step has to be for a cheaper encoding to be shown
 EXTENSION_LEVEL = LEVEL / 2  # because the extensions got more seeds after a first look
 FAMILIES = {  # by purpose, the tasks that stand for it
     "longer text than in training": ("prose", "code"),
@@ -46,6 +47,8 @@ models were trained on short inputs and evaluated at up to eight times the lengt
   tasks that it has not learned. This depends on the choice of tasks, and a cheaper encoding may be as good, but these
   scores do not show it. The last column lists those that are not significantly worse than the best on more than half of
   the tasks. That is a lack of evidence, and not a recommendation.
+- If a training step of others is less than half as long, the one of them with the highest mean reciprocal rank is shown
+  as *cheaper*.
 - The evidence of a task is the [effective length](battery.md#effective-lengths) in training lengths (×), with its
   interval, and the mean score over all longer lengths with its 95 % interval, of the first encoding that is named.
 - A method that extends a trained model is named if it is shown to be better than RoPE itself by more than that
@@ -60,7 +63,9 @@ Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measure
 the methods in your model and on your text ([Hugging Face models](huggingface.md)).
 
 **Sums of more digits than in training** need more than an encoding. In the study of
-[robust addition](../studies/addition/robust.py), hints that name the place of each digit made the difference.
+[robust addition](../studies/addition/robust.py), no model had a sum of four digits right unless hints named the place
+of each digit, and the encoding was FIRE or the positions were randomized. Even then no model was reliable
+([log](log.md#2026-11-28-robust-addition-on-a-laptop)).
 
 **Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Neither a success nor a failure of
 these small models shows what a large model will do.
@@ -93,14 +98,24 @@ def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
         numbers = counts[0] if len(set(counts)) == 1 else join_names(counts)
         evidence = [f"{join_names(names)}: the best or equally good on {numbers} of {counted(judged)}"]
     else:
-        names = [max(ranks, key=lambda label: ranks[label])]
-        evidence = [f"{names[0]}: a mean reciprocal rank of {ranks[names[0]]:.2f} on {counted(judged)}"]
+        best, *after = sorted(ranks, key=lambda label: -ranks[label])
+        names, second = [best], f" (next: {after[0]}, {ranks[after[0]]:.2f})" if after else ""
+        evidence = [f"{best}: a mean reciprocal rank of {ranks[best]:.2f} on {counted(judged)}{second}"]
     evidence += [f"{r.title}: {r.score_text(names[0])}" for r in judged]
+    fast = [label for label in ranks if CHEAPER * training_cost(label) < training_cost(names[0])]
+    cheaper = max(fast, key=lambda label: ranks[label], default="")
+    if cheaper:
+        means = [f"{r.title} {r.mean_text(cheaper).partition(' [')[0]}" for r in judged]
+        evidence.append(f"cheaper: {cheaper}, with mean scores of {', '.join(means)}")
     undecided = [label for label in on_most(judged, lambda r: r.not_worse) if label not in good and label not in names]
     worse = [r.title for r in judged if names[0] in r.order and names[0] not in {*r.not_worse, *r.as_good}]
     untold = [f"{names[0]} is significantly worse than the best on {join_names(worse)}"] if worse else []
+    guessing = [r.title for r in judged if (g := r.best_baseline(floors=True)) and names[0] in r.worse_than(g[1])]
+    untold += [f"{names[0]} is worse than guessing on {join_names(guessing)}"] if guessing else []
+    failed = [r.title for r in results if r not in judged and r.reasons.get(names[0])]
+    untold += [f"{names[0]} has not learned {join_names(failed)}"] if failed else []
     untold += [f"not significantly worse than the best: {join_names(undecided)}"] if undecided else []
-    return [name, join_names(names), "<br>".join(evidence), priced(names), "<br>".join(untold + left_out)]
+    return [name, join_names(names), "<br>".join(evidence), priced([*names, cheaper]), "<br>".join(untold + left_out)]
 
 
 def on_most(results: Sequence[TaskResult], labels: Callable[[TaskResult], Sequence[str]]) -> dict[str, int]:
@@ -134,9 +149,18 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
         evidence.append(f"{result.title}: {scored}{also}")
         taken.setdefault(method(best), []).append(result.title)
     untold = [f"no method is shown to be clearly better than RoPE itself on {join_names(without)}"] if without else []
+    untold += [loss for label in taken for result in judged if (loss := loss_when_short(result, label))]
     untold += ["the methods were not compared with each other", "a model of this size says little about a large one"]
     take = [f"{label} ({join_names(tasks)})" for label, tasks in taken.items()]
-    return [name, ", ".join(take) or "none", "<br>".join(evidence), priced(list(taken)), "; ".join(untold)]
+    return [name, ", ".join(take) or "none", "<br>".join(evidence), priced(list(taken)), "<br>".join(untold)]
+
+
+def loss_when_short(result: TaskResult, label: str) -> str:
+    """Return what a method loses at the training length by more than the limit; nothing if it does not."""
+    own, rope = result.mean_when_short(f"{label} from RoPE"), result.mean_when_short("RoPE")
+    if own is None or rope is None or result.sign * (own - rope) <= result.limit:
+        return ""
+    return f"{label} costs scores at the training length on {result.title}: {rope:.2f} becomes {own:.2f}"
 
 
 def methods(result: TaskResult) -> list[str]:

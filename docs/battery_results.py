@@ -14,9 +14,10 @@ from stored_rows import stored_studies, tasks_of
 
 from lengthwise.analysis import TaskFindings
 from lengthwise.analysis.claims.scores import Scores, needed_of_a_seed, not_learned, quantity, reaches
-from lengthwise.analysis.findings import Series
+from lengthwise.analysis.findings import Point, Series
 from lengthwise.analysis.ranks import baseline_over_lengths, over_lengths, overall, reciprocal_ranks
 from lengthwise.analysis.reading import MARGIN, margin
+from lengthwise.analysis.statistics.effective_length import EffectiveLength
 from lengthwise.analysis.statistics.paired import LEVEL, Comparison, compare_all, holm
 from lengthwise.analysis.statistics.study import of_task
 from lengthwise.measurements.answer_file import read
@@ -169,12 +170,16 @@ class TaskResult:
         reference = {seed: score + self.sign * handicap for seed, score in self.scores[best].items()}
         return compare_with(reference, {label: self.scores[label] for label in others}, self.task.metric.better)
 
+    @cached_property
+    def effective_lengths(self) -> dict[str, EffectiveLength | None]:
+        return {encoding.label: encoding.effective for encoding in of_task(self.task).encodings}
+
     def length_text(self, label: str) -> str:
         """Return the effective length of an encoding in multiples of the training length, with its 95 % interval."""
         reason = self.reasons.get(label)
         if reason is not None or label not in self.reasons:
             return "not learned" if reason is not None else ""
-        effective = next(e.effective for e in of_task(self.task).encodings if e.label == label)
+        effective = self.effective_lengths[label]
         if effective is None:
             return ""
         value, low, high = (self.multiple(length) for length in (effective.value, effective.low, effective.high))
@@ -204,15 +209,23 @@ class TaskResult:
         all_used = STOP in self.task.settings and statistics.median_high(steps) >= self.task.settings["training.steps"]
         return f"{'≥ ' if all_used else ''}{statistics.median(steps):,.0f}"
 
+    def point_when_short(self, label: str) -> Point | None:
+        """Return the scores of an encoding at the training length."""
+        series = next((s for s in self.task.series if s.label == label), None)
+        if series is None or self.task.reference_length is None:
+            return None
+        return series.point_at(self.task.reference_length)
+
+    def mean_when_short(self, label: str) -> float | None:
+        point = self.point_when_short(label)
+        return None if point is None else point.mean
+
     def learning_text(self, label: str) -> str:
         """Return the median of the steps in which an encoding learned the task.
 
         For one that has not learned it: the mean score at the training length, and how many seeds reach what is needed.
         """
-        series = next((s for s in self.task.series if s.label == label), None)
-        if series is None or self.task.reference_length is None:
-            return ""
-        point = series.point_at(self.task.reference_length)
+        point = self.point_when_short(label)
         if point is None:
             return ""
         if self.reasons[label] is None:

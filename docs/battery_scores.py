@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from battery_results import STOP, TaskResult, filled, table
 
 from lengthwise.analysis.findings import Series
+from lengthwise.values import join_names
 
 TEXTS = {"prose": "docstrings of Python's standard library", "code": "source code of Python's standard library"}
 
@@ -17,11 +18,22 @@ the trained rotations of RoPE and so have no steps, are [all other encodings](ba
 """
 
 
-def scores_page(results: Sequence[TaskResult], others: Sequence[TaskResult], note: str) -> str:
+def scores_page(
+    results: Sequence[TaskResult], others: Sequence[TaskResult], first_stage: Sequence[TaskResult], note: str
+) -> str:
+    """Return the page. `first_stage`: the results of the stage that chose the learning rates."""
     parts = [note, "# The battery: tasks and scores by length", filled(INTRODUCTION)]
     for result in results:
         same = [other for other in others if other.title == result.title]
-        parts += [f"## {result.title.capitalize()}", filled(description(result)), by_length(result, same)]
+        tried = {
+            run["learning_rate"]
+            for r in first_stage
+            if r.title == result.title
+            for run in (r.runs[key] for key in r.task.keys)
+        }
+        rates = join_names([f"{rate:g}" for rate in sorted(tried)])
+        text = f"{description(result)} Learning rates tried: {rates}."
+        parts += [f"## {result.title.capitalize()}", filled(text), by_length(result, same)]
     return "\n\n".join(parts) + "\n"
 
 

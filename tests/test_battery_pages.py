@@ -155,6 +155,21 @@ def test_costs_are_sorted_as_numbers_and_unknown_ones_come_last(guide: Any, resu
     assert row[3].startswith("ALiBi: 2.00, 1.00, 1.00<br>FIRE: 3.00")
 
 
+def test_the_best_of_much_faster_encodings_is_shown_beside_a_slow_one(guide: Any, results: Any) -> None:
+    (result,) = results(figures({"Copy": {"RoPE": SOLVED, "FIRE": shifted(-0.2), "ALiBi": shifted(-0.1)}}))
+    row = guide.purpose("copying", [result])
+    assert row[1] == "RoPE"
+    assert row[2].endswith("<br>cheaper: ALiBi, with mean scores of copying 0.65")
+    assert row[3].endswith("<br>ALiBi: 2.00, 1.00, 1.00")
+    (result,) = results(figures({"Copy": {"ALiBi": SOLVED, "FIRE": shifted(-0.2)}}))
+    assert "cheaper" not in guide.purpose("copying", [result])[2]
+
+
+def test_what_the_named_encoding_cannot_do_is_said(guide: Any, results: Any) -> None:
+    copying, parity = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": shifted(-0.2)}, "Parity": {"FIRE": UNLEARNED}}))
+    assert guide.purpose("all", [copying, parity])[4].startswith("FIRE has not learned parity<br>")
+
+
 def test_a_method_of_extension_must_be_better_than_rope_without_one(guide: Any, results: Any) -> None:
     tasks = {
         "Copy": {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(-0.2), "YaRN(factor=8.0) from RoPE": UNLEARNED},
@@ -162,13 +177,16 @@ def test_a_method_of_extension_must_be_better_than_rope_without_one(guide: Any, 
     }
     row = guide.extension(results(figures(tasks)))
     assert row[1] == "none"
-    assert row[4].startswith("no method is shown to be clearly better than RoPE itself on copying and addition; ")
+    assert row[4].startswith("no method is shown to be clearly better than RoPE itself on copying and addition<br>")
     tasks["Addition"] = {"RoPE": SOLVED, "PI(factor=8.0) from RoPE": shifted(0.05, noise=0.001)}
     row = guide.extension(results(figures(tasks)))
     assert row[1] == "PI (addition)"
     tasks["Addition"]["NTKAware(factor=8.0) from RoPE"] = shifted(0.04, noise=0.001)
     assert guide.extension(results(figures(tasks)))[2].endswith("; also shown to be better: NTKAware")
-    assert "no method is shown to be clearly better than RoPE itself on copying;" in row[4]
+    assert "no method is shown to be clearly better than RoPE itself on copying<br>the methods were not" in row[4]
+    tasks["Copy"]["PI(factor=8.0) from RoPE"] = UNLEARNED
+    loss = "<br>PI costs scores at the training length on copying: 1.00 becomes 0.50<br>"
+    assert loss in guide.extension(results(figures(tasks)))[4]
     tasks["Addition"] = {"RoPE": NOTHING_LONGER, "PI(factor=8.0) from RoPE": 5 * [[1.0, 1 / 128, 0.0]]}
     assert guide.extension(results(figures(tasks)))[1] == "none"
     assert guide.extension([])[2] == "`lengthwise run battery/others` is not stored yet"
@@ -293,7 +311,8 @@ def test_the_page_takes_its_numbers_from_the_rows(pages: ModuleType, results: An
 def test_the_page_of_scores_has_every_encoding_at_each_length(pages: ModuleType, results: Any) -> None:
     core = results(figures({"Copy": {"FIRE": SOLVED, "RoPE": SOLVED}}))
     others = results(figures({"Copy": {"RoPE": SOLVED[:4], "PI(factor=8.0) from RoPE": NOTHING_LONGER[:4]}}))
-    page = pages.scores_page(core, others, "")
+    page = pages.scores_page(core, others, core, "")
+    assert page.count("Learning rates tried: 0.003.") == 1
     assert "Copy random symbols. `Copy`, trained on 1 to 8 symbols with batches of 64, until exact match on 128" in page
     rows = {cells[0]: cells[1:] for cells in (line[2:-2].split(" | ") for line in page.splitlines() if line[:1] == "|")}
     assert list(rows) == ["encoding", "---", "FIRE", "RoPE", "PI from RoPE"]
