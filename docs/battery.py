@@ -90,6 +90,12 @@ that more may have been necessary. In italics: the mean score at the training le
 the task, and in brackets the number of seeds that would have counted as learned alone.
 """
 
+NOT_LEARNABLE = """\
+Fewer than half of the encodings have learned these tasks. They are in no table and no ranking below; [the
+scores](battery-scores.md) are. The best run is the one with the best score at the training length and, of equal ones,
+with the best mean over all longer lengths.
+"""
+
 LENGTHS = """\
 The longest evaluated length at which an encoding still works, relative to the training length, with its 95 % interval
 over seeds: [what counts as working](statistics.md#effective-length). Lengths between the evaluated ones are
@@ -145,7 +151,8 @@ layers on sequences of 2,048 tokens, on one CPU core: the medians over the round
 
 
 def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) -> str:
-    labels = labels_of(results)
+    labels, judged = labels_of(results), [r for r in results if r.is_judged]
+    unlearned = [r for r in results if not r.is_judged]
     priced = dict.fromkeys([*labels, *map(method, labels_of(others))])
     parts = [
         NOTE,
@@ -159,17 +166,18 @@ def battery_page(results: Sequence[TaskResult], others: Sequence[TaskResult]) ->
         "## Steps until a task was learned",
         STEPS,
         by_task(results, TaskResult.learning_text),
+        *(["## Not learnable at this budget", filled(NOT_LEARNABLE), best_runs(unlearned)] if unlearned else []),
         "## Effective lengths",
         filled(LENGTHS),
-        by_task(results, TaskResult.length_text),
+        by_task(judged, TaskResult.length_text),
         "## Scores beyond the training length",
         filled(SCORES),
-        by_task(results, TaskResult.mean_text),
+        by_task(judged, TaskResult.mean_text),
         "## Which differences are significant",
         filled(DIFFERENCES),
         table(
             ["task", "best mean", "equally good", "undecided", "significantly worse"],
-            [differences(result) for result in results],
+            [differences(result) for result in judged],
         ),
         "## All other encodings",
         filled(OTHER_ENCODINGS.format(**sizes(others))) if others else "These have not been evaluated yet.",
@@ -188,6 +196,18 @@ def by_task(results: Sequence[TaskResult], text: Callable[[TaskResult, str], str
     """Return a table of texts, with a row for each encoding that has any, and a column for each task."""
     rows = [[label, *(text(result, label) for result in results)] for label in labels_of(results)]
     return table(["encoding", *(result.title for result in results)], [row for row in rows if any(row[1:])])
+
+
+def best_runs(results: Sequence[TaskResult]) -> str:
+    """Return a table of the best run of each of these tasks, and of the encodings that have learned it."""
+    head = ["task", "learned by", "best run", "score at the training length", "beyond it"]
+    rows = []
+    for result in results:
+        run = result.best_run()
+        learned = ", ".join(s.label for s in result.learned) or "none"
+        scores = [f"{run.short:.2f}", f"{run.longer:.2f}"]
+        rows.append([result.title, learned, f"{run.label}, seed {run.seed}, {run.steps:,} steps", *scores])
+    return table(head, rows)
 
 
 def task_row(result: TaskResult) -> list[str]:
@@ -270,7 +290,7 @@ def untold(results: Sequence[TaskResult]) -> list[str]:
         others = [label for label in result.not_worse if label not in result.as_good]
         if not result.is_judged:
             sentences.append(
-                f"{title}: fewer than half of the encodings learned it, so it does not count in the decision guide."
+                f"{title}: fewer than half of the encodings learned it, so it takes part in no comparison."
             )
         elif not result.is_kept:
             sentences.append(f"{title}: {NOT_KEPT}.")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stored_rows import stored_studies, tasks_of
 
@@ -51,6 +51,16 @@ TASKS = {  # by the text or the class: the name of a task on the pages, and what
 }
 
 BySeed = Mapping[int, float]
+
+
+class BestRun(NamedTuple):
+    """A run with its mean scores at the training length and at all longer ones."""
+
+    label: str
+    seed: int
+    steps: int
+    short: float
+    longer: float
 
 
 @dataclass(frozen=True)
@@ -194,6 +204,16 @@ class TaskResult:
             return f"≥ {longer[-1] / trained:.3g}"
         bound = next((n for n in (trained, longer[0]) if length < n), None)
         return f"< {bound / trained:.3g}" if bound else f"{length / trained:.2f}".rstrip("0").rstrip(".")
+
+    def best_run(self) -> BestRun:
+        """Return the run with the best score at the training length and, of equal ones, beyond it."""
+        runs = []
+        for series in self.task.series:
+            point, longer = self.point_when_short(series.label), overall(self.task, series, "longer")
+            for seed in point.seeds if point else ():
+                steps = self.runs[seed.key]["steps"]
+                runs.append(BestRun(series.label, seed.seed, steps, seed.mean, longer.get(seed.seed, math.nan)))
+        return min(runs, key=lambda run: (self.sign * run.short, self.sign * run.longer))
 
     def runs_of(self, label: str) -> list[Mapping[str, Any]]:
         """Return the runs of an encoding."""

@@ -335,3 +335,12 @@ def test_a_score_that_is_not_finite_is_no_score(pages: ModuleType, results: Any)
 
 def test_the_pages_in_the_repository_are_up_to_date(pages: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert pages.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_task_that_few_have_learned_is_listed_with_its_best_run(pages: ModuleType, results: Any) -> None:
+    table = {"FIRE": SOLVED, "RoPE": UNLEARNED, "ALiBi": [[1.0, 0.96, 0.62], *UNLEARNED[1:]]}
+    core = results(figures({"Copy": {"FIRE": SOLVED}, "Parity": table}))
+    page = pages.battery_page(core, [])
+    assert "| parity | FIRE | ALiBi, seed 0, 900 steps | 1.00 | 0.79 |" in page
+    assert page.count("| parity |") == 1
+    assert "| encoding | copying |" in page.partition("## Effective lengths")[2]
