@@ -66,15 +66,16 @@ How the comparison is fair, and where it is not:
   has to be clearly better than every floor ([rules](claims.md#rules)). That an encoding has not learned a task within
   the steps here does not mean that it cannot.
 - **Each encoding has its own learning rate on each task**, the one of two with which the task was learned in fewer
-  steps or, if it was learned with neither, the one with the better score (if these are equal, with the lower training
-  loss). One run of each with seed 100 decided, and is in no other result. Where most encodings have the larger rate, a
+  steps. If the steps are equal, or it was learned with neither, the better score decides, and then the lower training
+  loss. One run of each with seed 100 decided, and is in no other result. Where most encodings have the larger rate, a
   still larger one may be better: none was tried.
 - **The settings of the tasks were chosen in trials** with other seeds and with NoPE, RoPE, ALiBi and FIRE, so that
   these learn the tasks. FIRE's threshold was chosen in an earlier study by scores at longer lengths. The encodings are
   those of four sources of this library, and those that led an earlier comparison.
 - **Rotations that have a base have the same one**, 10,000.
-- **Intervals and tests are over seeds.** Intervals of shares of correct answers also allow for the small number of
-  examples. All runs are evaluated on the same examples, so other examples or another text may shift all scores.
+- **Intervals and tests are over seeds.** Intervals of shares of correct answers and of functions in context also allow
+  for the small number of examples. All runs are evaluated on the same examples, so other examples or another text may
+  shift all scores.
 - **Longer text is scored on the same bytes** as text of the training length, with more context before them. A model
   that uses the longer context gets better scores with it. So to be as good as at the training length is a low bar.
 """

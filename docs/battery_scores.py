@@ -45,11 +45,12 @@ def description(result: TaskResult) -> str:
         least = "least" if task.metric.better == "higher" else "most"
         examples = settings["training.stop.examples"]
         stop = f"until {task.metric.name} on {examples} new examples was at {least} {settings[STOP]:g}, "
-    examples = max(seed.n for s in task.series for point in s.points for seed in point.seeds)
+    sizes = sorted({seed.n for s in task.series for point in s.points for seed in point.seeds})
+    examples = " to ".join(dict.fromkeys(f"{size:,.0f}" for size in (sizes[0], sizes[-1])))
     trained = f"trained on {trained_lengths(result)} with batches of {settings['training.batch_size']}"
     return (
         f"{result.question[0].upper()}{result.question[1:]}. `{task.name}`, {trained}, {stop}for at most "
-        f"{settings['training.steps']:,} steps. Evaluated on {examples:,.0f} examples of each length. Score: "
+        f"{settings['training.steps']:,} steps. Evaluated on {examples} examples of each length. Score: "
         f"{task.metric.label(task.unit)}, {task.metric.better} is better."
     )
 
