@@ -33,10 +33,14 @@ FAMILIES = {  # by purpose, the tasks that stand for it
 }
 
 GUIDE = """\
-For each purpose: what to take, the evidence, what it costs, and what could not be told. The table is generated from the
-scores of [the battery](battery.md): {encodings} encodings in small models on {tasks} tasks, with {seeds} seeds. The
-models were trained on short inputs and evaluated at up to eight times the length ([tasks](battery.md#tasks)).
+For each purpose: what to take, the evidence, what it costs, and what could not be told ([rules](#how-it-is-decided)).
+The table is generated from the scores of [the battery](battery.md): {encodings} encodings in small models on {tasks}
+tasks, with {seeds} seeds. The models were trained on short inputs and evaluated at up to eight times the length
+([tasks](battery.md#tasks)). `1.85 ×` is an [effective length](battery.md#effective-lengths) in training lengths, and
+scores are means over all longer lengths.
+"""
 
+RULES = """\
 - Only tasks count that at least half of the encodings have learned, and on which the best one is clearly better than
   guessing beyond the training length.
 - An encoding is **equally good** on a task if its mean score beyond the training length is the best, or is
@@ -77,8 +81,9 @@ def guide(results: Sequence[TaskResult], others: Sequence[TaskResult], note: str
     rows = [purpose(name, [r for r in results if r.title in tasks]) for name, tasks in FAMILIES.items()]
     rows += [extension(others), purpose("no idea yet", results)]
     head = ["for", "take", "evidence", f"costs ({', '.join(MEASURED_COSTS.values())})", "could not be told"]
-    text = filled(GUIDE.format(limit=LIMIT, extension_seeds=sizes(others)["seeds"], **sizes(results)))
-    return "\n\n".join([note, "# Which encoding to take", text, table(head, rows), AFTER])
+    rules = filled(RULES.format(limit=LIMIT, extension_seeds=sizes(others)["seeds"]))
+    parts = [filled(GUIDE.format(**sizes(results))), table(head, rows), AFTER.strip(), "## How it is decided", rules]
+    return "\n\n".join([note, "# Which encoding to take", *parts]) + "\n"
 
 
 def purpose(name: str, results: Sequence[TaskResult]) -> list[str]:
