@@ -76,6 +76,8 @@ How the comparison is fair, and where it is not:
 - **Intervals and tests are over seeds.** Intervals of shares of correct answers and of functions in context also allow
   for the small number of examples. All runs are evaluated on the same examples, so other examples or another text may
   shift all scores.
+- **Other training lengths may give other results.** Some [claims](claims.md) about text are judged by models that were
+  trained on 256 bytes instead of 64.
 - **Longer text is scored on the same bytes** as text of the training length, with more context before them. A model
   that uses the longer context gets better scores with it. So to be as good as at the training length is a low bar.
 """
@@ -147,7 +149,7 @@ lengthwise run battery/others
 COSTS = """\
 Time of a training step, peak memory and time of a decoded token relative to NoPE, in a model of width 256 with four
 layers on sequences of 2,048 tokens, on one CPU core: the medians over the rounds that are stored in
-`benchmarks/results/battery-cost.jsonl` (`lengthwise bench --lengths 2048 --out`).
+`benchmarks/results/battery-cost.jsonl` (`lengthwise bench --lengths 2048 --out FILE.jsonl`).
 """
 
 

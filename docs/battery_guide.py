@@ -49,8 +49,9 @@ RULES = """\
   training step are named, the fastest first.
 - If there are none, the row names the encoding with the highest mean reciprocal rank by the mean scores, which is 0 on
   tasks that it has not learned. This depends on the choice of tasks, and a cheaper encoding may be as good, but these
-  scores do not show it. The last column lists those that are not significantly worse than the best on more than half of
-  the tasks. That is a lack of evidence, and not a recommendation.
+  scores do not show it.
+- The last column lists encodings that are not significantly worse than the best on more than half of the tasks. That is
+  a lack of evidence, and not a recommendation.
 - If a training step of others is less than half as long, the one of them with the highest mean reciprocal rank is shown
   as *cheaper*.
 - The evidence of a task is the [effective length](battery.md#effective-lengths) in training lengths (×), with its
@@ -67,12 +68,19 @@ Costs are relative to NoPE, at 2,048 tokens on a CPU; `lengthwise bench` measure
 the methods in your model and on your text ([Hugging Face models](huggingface.md)).
 
 **Sums of more digits than in training** need more than an encoding. In the study of
-[robust addition](../studies/addition/robust.py), no model had a sum of four digits right unless hints named the place
-of each digit, and the encoding was FIRE or the positions were randomized. Even then no model was reliable
-([log](log.md#2026-11-28-robust-addition-on-a-laptop)).
+[robust addition](../studies/addition/robust.py), models were trained on sums of two and three digits. None of them had
+a sum of four digits right unless hints named the place of each digit, and the encoding was FIRE or the positions were
+randomized. Even then no model was reliable ([log](log.md#2026-11-28-robust-addition-on-a-laptop)).
 
-**Before you decide**, run your own task: `lengthwise compare ENCODINGS --task TASK`. Neither a success nor a failure of
-these small models shows what a large model will do.
+**Before you decide**, run your own text (`--text PATH`) or task. Recall, for example, as in the battery
+([settings of its other tasks](../studies/battery/battery_tasks.py)):
+
+```bash
+lengthwise compare kerple_log sandwich --task recall:keys=64,values=8,queries=8 --train-length 8 --min-length 2 \\
+  --lengths 8,16,32 --d-model 64 --num-layers 2 --num-heads 4 --steps 1000 --learning-rate 0.003 --seeds 3
+```
+
+Neither a success nor a failure of these small models shows what a large model will do.
 """
 
 

@@ -124,5 +124,5 @@ def test_an_unknown_claim_is_one_clear_line(here: Call, finished: Path) -> None:
     ran = here("claims", "nope2", "--results", finished)
     assert ran.code == 2
     assert ran.err == (
-        "lengthwise: there is no claim 'nope2'; did you mean 'nope-2'?; `lengthwise claims` lists them\n"
+        "lengthwise: there is no claim 'nope2'; did you mean 'nope-2'?; docs/claims.md lists them\n"
     )

@@ -146,3 +146,16 @@ def test_scratchpads_are_decoded_and_shown(here: Call, tmp_path: Path) -> None:
     )
     assert refused.code != 0
     assert "Summation is scored by decoding" in refused.err
+
+
+def test_a_task_whose_settings_decide_its_metric(here: Call, tmp_path: Path) -> None:
+    """Its further scores have no sample answers."""
+    words = ["compare", "nope", "--task", "recall:keys=16,values=4,queries=2", "--train-length", 3, "--lengths", "3"]
+    words += ["--steps", 3, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--examples", 8]
+    ran = here(*words, "--results", tmp_path, "--on", "inline")
+    assert ran.code == 0, ran.err
+    assert "; token accuracy " in ran.err + ran.out and "; exact match " not in ran.err + ran.out
+    (run,) = json.loads(here("list", "runs", "--results", tmp_path, "--json").out)
+    shown = here("show", run["key"], "--results", tmp_path)
+    assert shown.code == 0, shown.err
+    assert "further scores" in shown.out

@@ -25,7 +25,7 @@ def command(name: str | None = None, /, *, place: Place = Place(), json: bool = 
     from lengthwise.analysis.claims import CLAIMS, judge, stored_evidence
 
     if name is not None and name not in (names := [claim.name for claim in CLAIMS]):
-        raise ConfigError(f"there is no claim {name!r}{near_miss(name, names)}; `lengthwise claims` lists them")
+        raise ConfigError(f"there is no claim {name!r}{near_miss(name, names)}; docs/claims.md lists them")
     with place.open() as store:
         judgements = judge(CLAIMS, stored_evidence(store))
     if name is not None:

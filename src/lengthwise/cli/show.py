@@ -102,7 +102,7 @@ def print_run(run: "RunRow", answers: "list[AnswerRow]") -> None:
     for answer, excerpts in itertools.product(answers, FurtherScores.excerpts):
         if answer.measurement == FurtherScores.name:
             for row in Table.from_data(answer.rows):
-                if all(row[name] == value for name, value in excerpts.where.items()):
+                if all(row.get(name) == value for name, value in excerpts.where.items()):
                     console.print()
                     length = answer.question["length"]
                     console.print(f"{excerpts.title}, length {length}: {row['question']}", style="bold")

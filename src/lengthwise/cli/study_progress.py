@@ -156,7 +156,7 @@ class Overview:
         values = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
         shifts = f"{event.shift_scores} scores under shifts" if event.shift_scores else ""
         task: Any = run.task.cls
-        scores = f"{task.metric.name} {values}" if values else ""
+        scores = f"{task.metric_of(dict(run.task.settings)).name} {values}" if values else ""
         return "; ".join(filter(None, [scores, shifts]))
 
     def opening(self, event: Begun, results: str) -> str:
