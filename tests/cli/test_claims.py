@@ -56,7 +56,7 @@ def test_a_store_of_other_studies_tests_no_claim(here: Call, finished: Path) -> 
         in ran.out
     )
     assert ran.out.splitlines()[-1] == (
-        "No claim has scores in this results folder; `lengthwise run nope/small` produces the first ones."
+        "None has scores in this results folder; `lengthwise run nope/small` produces the first ones."
     )
 
 
@@ -68,7 +68,7 @@ def test_claims_are_judged_by_the_scores_of_a_store(here: Call, tmp_path: Path) 
     assert "holds here" in lines["nope-2"]
     assert "not tested" in lines["fire-1"]
     assert lines.keys() >= {claim.name for claim in CLAIMS}
-    assert "No claim has scores" not in ran.out
+    assert "None has scores" not in ran.out
     assert {len(line) for line in ran.out.splitlines()} <= set(range(161))
 
 
@@ -120,9 +120,16 @@ def test_scores_of_an_older_class_are_one_clear_line(
     )
 
 
+def test_the_claims_of_one_source(here: Call, finished: Path) -> None:
+    shown = here("claims", "fox", "--results", finished)
+    assert shown.code == 0
+    assert "\nfox-1  not tested  " in shown.out
+    assert "\n1 claim: holds here 0, " in shown.out
+    names = [row["name"] for row in json.loads(here("claims", "cope", "--json", "--results", finished).out)]
+    assert len(names) > 1 and all(name.startswith("cope-") for name in names)
+
+
 def test_an_unknown_claim_is_one_clear_line(here: Call, finished: Path) -> None:
     ran = here("claims", "nope2", "--results", finished)
     assert ran.code == 2
-    assert ran.err == (
-        "lengthwise: there is no claim 'nope2'; did you mean 'nope-2'?; docs/claims.md lists them\n"
-    )
+    assert ran.err == ("lengthwise: there is no claim 'nope2'; did you mean 'nope-2'?; docs/claims.md lists them\n")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.options import Place
-from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
+from lengthwise.cli.printing import counted, one_line, plain_table, print_json, stdout
 from lengthwise.values import ConfigError, near_miss
 
 if TYPE_CHECKING:
@@ -16,23 +16,25 @@ def command(name: str | None = None, /, *, place: Place = Place(), json: bool = 
     A claim holds here, is contradicted at this scale, cannot be told, or is not tested. docs/claims.md explains the
     verdicts, and has those on the scores that come with Lengthwise.
 
-    Example: lengthwise claims; lengthwise claims fire-1
+    Example: lengthwise claims; lengthwise claims fire; lengthwise claims fire-1
 
     Args:
-        name: A claim to show with its source, its tests and what they found. [default: all claims, one line each]
+        name: A claim to show with its source, its tests and what they found, or the source of several claims, such as
+            fire for fire-1 and the others. [default: all claims, one line each]
         json: Print JSON with all details.
     """
     from lengthwise.analysis.claims import CLAIMS, judge, stored_evidence
 
-    if name is not None and name not in (names := [claim.name for claim in CLAIMS]):
+    names = [claim.name for claim in CLAIMS]
+    chosen = [n for n in names if name is None or n == name or n.startswith(f"{name}-")]
+    if name is not None and not chosen:
         raise ConfigError(f"there is no claim {name!r}{near_miss(name, names)}; docs/claims.md lists them")
     with place.open() as store:
         judgements = judge(CLAIMS, stored_evidence(store))
-    if name is not None:
-        judgements = tuple(judgement for judgement in judgements if judgement.claim.name == name)
+    judgements = tuple(judgement for judgement in judgements if judgement.claim.name in chosen)
     if json:
         print_json([data_of(judgement) for judgement in judgements])
-    elif name is not None:
+    elif name in names:
         print_claim(judgements[0])
     else:
         print_claims(judgements)
@@ -67,9 +69,9 @@ def print_claims(judgements: "tuple[Judgement, ...]") -> None:
     console.print(table)
     verdicts = [judgement.verdict for judgement in judgements]
     counts = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in VERDICTS)
-    print(f"\n{len(verdicts)} claims: {counts}. `lengthwise claims NAME` shows one with its source.")
+    print(f"\n{counted(len(verdicts), 'claim')}: {counts}. `lengthwise claims NAME` shows one with its source.")
     if set(verdicts) == {UNTESTED}:
-        print("No claim has scores in this results folder; `lengthwise run nope/small` produces the first ones.")
+        print("None has scores in this results folder; `lengthwise run nope/small` produces the first ones.")
 
 
 def print_claim(judgement: "Judgement") -> None:
