@@ -208,7 +208,7 @@ def best_runs(results: Sequence[TaskResult]) -> str:
     for result in results:
         run = result.best_run()
         learned = ", ".join(s.label for s in result.learned) or "none"
-        scores = [f"{run.short:.2f}", f"{run.longer:.2f}"]
+        scores = [f"{run.at_training_length:.2f}", f"{run.longer:.2f}"]
         rows.append([result.title, learned, f"{run.label}, seed {run.seed}, {run.steps:,} steps", *scores])
     return table(head, rows)
 

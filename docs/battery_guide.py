@@ -162,15 +162,15 @@ def extension(others: Sequence[TaskResult]) -> list[str]:
         evidence.append(f"{result.title}: {scored}{also}")
         taken.setdefault(method(best), []).append(result.title)
     untold = [f"no method is shown to be clearly better than RoPE itself on {join_names(without)}"] if without else []
-    untold += [loss for label in taken for result in judged if (loss := loss_when_short(result, label))]
+    untold += [loss for label in taken for result in judged if (loss := loss_at_training_length(result, label))]
     untold += ["the methods were not compared with each other", "a model of this size says little about a large one"]
     take = [f"{label} ({join_names(tasks)})" for label, tasks in taken.items()]
     return [name, ", ".join(take) or "none", "<br>".join(evidence), priced(list(taken)), "<br>".join(untold)]
 
 
-def loss_when_short(result: TaskResult, label: str) -> str:
+def loss_at_training_length(result: TaskResult, label: str) -> str:
     """Return what a method loses at the training length by more than the limit; nothing if it does not."""
-    own, rope = result.mean_when_short(f"{label} from RoPE"), result.mean_when_short("RoPE")
+    own, rope = result.mean_at_training_length(f"{label} from RoPE"), result.mean_at_training_length("RoPE")
     if own is None or rope is None or result.sign * (own - rope) <= result.limit:
         return ""
     return f"{label} costs scores at the training length on {result.title}: {rope:.2f} becomes {own:.2f}"

@@ -59,7 +59,7 @@ class BestRun(NamedTuple):
     label: str
     seed: int
     steps: int
-    short: float
+    at_training_length: float
     longer: float
 
 
@@ -209,11 +209,11 @@ class TaskResult:
         """Return the run with the best score at the training length and, of equal ones, beyond it."""
         runs = []
         for series in self.task.series:
-            point, longer = self.point_when_short(series.label), overall(self.task, series, "longer")
+            point, longer = self.point_at_training_length(series.label), overall(self.task, series, "longer")
             for seed in point.seeds if point else ():
                 steps = self.runs[seed.key]["steps"]
                 runs.append(BestRun(series.label, seed.seed, steps, seed.mean, longer.get(seed.seed, math.nan)))
-        return min(runs, key=lambda run: (self.sign * run.short, self.sign * run.longer))
+        return min(runs, key=lambda run: (self.sign * run.at_training_length, self.sign * run.longer))
 
     def runs_of(self, label: str) -> list[Mapping[str, Any]]:
         """Return the runs of an encoding."""
@@ -229,15 +229,15 @@ class TaskResult:
         all_used = STOP in self.task.settings and statistics.median_high(steps) >= self.task.settings["training.steps"]
         return f"{'≥ ' if all_used else ''}{statistics.median(steps):,.0f}"
 
-    def point_when_short(self, label: str) -> Point | None:
+    def point_at_training_length(self, label: str) -> Point | None:
         """Return the scores of an encoding at the training length."""
         series = next((s for s in self.task.series if s.label == label), None)
         if series is None or self.task.reference_length is None:
             return None
         return series.point_at(self.task.reference_length)
 
-    def mean_when_short(self, label: str) -> float | None:
-        point = self.point_when_short(label)
+    def mean_at_training_length(self, label: str) -> float | None:
+        point = self.point_at_training_length(label)
         return None if point is None else point.mean
 
     def learning_text(self, label: str) -> str:
@@ -245,7 +245,7 @@ class TaskResult:
 
         For one that has not learned it: the mean score at the training length, and how many seeds reach what is needed.
         """
-        point = self.point_when_short(label)
+        point = self.point_at_training_length(label)
         if point is None:
             return ""
         if self.reasons[label] is None:

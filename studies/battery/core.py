@@ -41,8 +41,9 @@ Outcome (means over seeds; docs/battery.md has intervals and tests):
 - Parity: seven of 16 encodings have learned it (Sinusoidal, RoPE, ALiBi, both KERPLE, Transformer-XL and GRAPE-A), so
   it counts as not learnable at this budget. None of them keeps it to 1.25 times (at most 0.75 there).
 - Functions in context: as expected for ALiBi, KERPLE and FIRE. T5's squared error doubles up to 8 times (0.23 to 0.45).
-  NoPE gets no worse and has not learned conjunctions. RoPE is worse from 2 times on, Learned and
-  Sinusoidal each on one of the tasks, or later.
+  NoPE gets no worse on linear regression and has not learned conjunctions. RoPE is worse from 2 times on in both tasks,
+  Learned from 1.2 times on in linear regression and from 4 times on in conjunctions, Sinusoidal from 4 times on in
+  conjunctions and at 8 times in linear regression.
 - Formal languages: FIRE has 0.83 of even pairs at 8 times (0.96 at 3 times), while StickBreaking (1.00) and Sandwich
   (0.98) keep them. RoPE and stack manipulation are as expected. NoPE, FIRE and T5 have 0.88 to 0.90 of bucket sort at 8
   times, RoPE 0.47, but KERPLE has 0.58 (logarithmic) and 0.17 (power).
