@@ -397,6 +397,43 @@ def gpu_code(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("gpu_code")
+def gpu_instructions(figures: dict[str, Any]) -> Rows:
+    kernels = {
+        "attend": "forward",
+        "query_gradients": "gradient of q",
+        "key_gradients": "gradients of k and v",
+        "distance_gradients": "by distance",
+    }
+    loops = {
+        ("NoPE", "none"): {"": "CLEAN"},
+        ("T5", "short table"): {"": "FAR"},
+        ("ALiBi", "fixed table"): {"": "FAR"},
+        ("KERPLE", "table"): {"": "CLEAN"},
+        ("FIRE", "pieces"): {"no knot, ": "CLEAN", "one knot, ": "ONE_KNOT", "two knots, ": "TWO_KNOTS"},
+    }
+    rows = [["encoding", *kernels.values(), "all kernels and tiles, relative to no encoding"]]
+    for dims in ("64 dims", "128 dims"):
+        of = f"bfloat16, {dims}"
+        for (encoding, form), kinds in loops.items():
+            predicted = next(
+                one["ratio"]
+                for one in figures["predicted instructions"]
+                if (one["of"], one["encoding"]) == (of, encoding)
+            )
+            for words, kind in kinds.items():
+                found = [figures[of][form].get(kernel, {}).get("loops", {}).get(kind) for kernel in kernels]
+                cells = [f"{loop['instructions a pair']:.1f}" if loop else "" for loop in found]
+                rows.append(
+                    [
+                        f"{label(encoding)}, {words}{dims}",
+                        *cells,
+                        figure(None if "KNOT" in kind else predicted),
+                    ]
+                )
+    return rows
+
+
 # ---- models, tasks and the program ------------------------------------------------------------------------------
 
 
