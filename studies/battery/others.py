@@ -66,7 +66,6 @@ from lengthwise.encodings import (
 )
 from lengthwise.studies import Study, continued
 
-TASKS = "prose,copy,addition,conjunction"
 MORE_SEEDS = 2  # of RoPE and its extensions: the RoPE runs are those of core.py, and an extension is not trained
 FACTOR = 8.0  # the longest evaluation, in training lengths
 WITH_FACTOR = (PI, NTKAware, NTKByParts, YaRN, Llama3, LongRoPE)
@@ -83,7 +82,7 @@ def extended(runs: Sequence[Run]) -> tuple[Run, ...]:
     return (*more, *continued([*trained, *more], choices, steps=0))
 
 
-def study(tasks: str = TASKS, seeds: int = 3) -> Study:
+def study(tasks: str = "prose,copy,addition,conjunction", seeds: int = 3) -> Study:
     return two_stages(
         name="battery: others",
         question="Does any encoding outside of the core keep a task further beyond the training length than RoPE?",

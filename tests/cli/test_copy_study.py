@@ -63,9 +63,21 @@ def test_wrong_arguments(words: tuple[str, ...], says: str, here) -> None:
 def test_the_list_of_studies(here) -> None:
     listed = json.loads(here("list", "studies", "--available", "--json").out)
     assert [row["name"] for row in listed] == list(shipped_studies())
-    assert all(Path(row["file"]).is_file() for row in listed)
+    assert all(Path(row["path"]).is_file() for row in listed)
     text = here("list", "studies", "--available").out
     assert "nope/small" in text
     assert "Which encodings still work on sequences longer than in" in " ".join(text.split())
     assert "--available applies only to list studies" in here("list", "runs", "--available").err
     assert not list(Path().iterdir()), "no results folder"
+
+
+def test_a_study_is_described_with_its_options(here) -> None:
+    text = here("list", "studies", "fire/paper").out
+    assert "Language modelling at the scale of the FIRE paper" in text
+    assert "Options (--set NAME=VALUE): corpus=python, arxiv=, github=, size=base, train_length=2048, seeds=1" in text
+    (row,) = json.loads(here("list", "studies", "axes/small", "--json").out)
+    assert row["options"] == {"seeds": 2, "steps": 2000}
+    assert "Options (--set NAME=VALUE): none" in here("list", "studies", "nope/small").out
+    ran = here("list", "studies", "fire/papr")
+    assert (ran.code, ran.out) == (2, "")
+    assert "there is no study 'fire/papr'; did you mean 'fire/paper'?" in ran.err

@@ -31,14 +31,15 @@ def command(
 ) -> int:
     """List encodings, tasks, position schemes, probes, runs or studies.
 
-    If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
+    If names of encodings, tasks, position schemes, probes or studies of Lengthwise follow, print their full
+    descriptions.
 
     Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart;
-    lengthwise list studies --available
+    lengthwise list studies --available; lengthwise list studies battery/core
 
     Args:
         what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
-        names: Encodings, tasks, position schemes or probes to describe.
+        names: Encodings, tasks, position schemes, probes or studies of Lengthwise to describe.
         study: List only the runs of this study.
         failed: List only failed runs.
         available: List the studies that come with Lengthwise, instead of those in the results.
@@ -51,8 +52,8 @@ def command(
         list_name += "s"
     if list_name not in LISTS:
         raise ConfigError(f"there is no list of {unlisted(what, LISTS)}")
-    if names and list_name in ("runs", "studies"):
-        raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
+    if names and list_name == "runs":
+        raise ConfigError(f"list runs takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
     for option, value, owner in (
         ("study", study, "runs"),
         ("failed", failed or None, "runs"),
@@ -62,8 +63,8 @@ def command(
             raise ConfigError(f"--{option} applies only to list {owner}, not to list {list_name}; omit it")
     if list_name == "runs":
         _list_runs(study, failed, place, json)
-    elif available:
-        _list_shipped_studies(json)
+    elif available or (names and list_name == "studies"):
+        _list_shipped_studies(names, json)
     elif list_name == "studies":
         _list_studies(place, json)
     elif list_name == "probes":
@@ -233,15 +234,27 @@ def _list_studies(place: Place, json: bool) -> None:
     stdout().print(table)
 
 
-def _list_shipped_studies(json: bool) -> None:
-    from lengthwise.studies.shipped import shipped_studies
+def _list_shipped_studies(names: tuple[str, ...], json: bool) -> None:
+    from lengthwise.studies.shipped import shipped_studies, unknown_study
 
     studies = shipped_studies()
+    for name in names:
+        if name not in studies:
+            raise ConfigError(unknown_study(name) or f"{name} is no study of Lengthwise; its docstring describes it")
+    chosen = {name: studies[name] for name in names} or studies
     if json:
-        print_json([{"name": n, "summary": s.summary, "cost": s.cost, "file": str(s.path)} for n, s in studies.items()])
+        print_json(
+            [{"name": name, **dataclasses.asdict(study), "path": str(study.path)} for name, study in chosen.items()]
+        )
+        return
+    if names:
+        for name, study in chosen.items():
+            options = ", ".join(f"{option}={default}" for option, default in study.options.items())
+            print(f"{name}: {study.documentation}\n\nOptions (--set NAME=VALUE): {options or 'none'}\n")
         return
     table = plain_table(column("study", style="bold", no_wrap=True), "description", "cost")
     for name, study in studies.items():
         table.add_row(name, study.summary, study.cost)
     stdout().print(table)
     print("\nRun one: lengthwise run quickstart. Change a copy: lengthwise copy-study quickstart my.py")
+    print("Full description and options: lengthwise list studies battery/core")

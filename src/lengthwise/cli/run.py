@@ -40,7 +40,8 @@ def command(
         study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or
             a function named `study`.
         dry_run: Print the script that would be submitted to Slurm, and do nothing.
-        settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
+        settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated. `lengthwise list
+            studies NAME` prints those of a study of Lengthwise.
     """
     from lengthwise.studies import load
 

@@ -4,6 +4,7 @@ import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lengthwise.values import near_miss
 
@@ -13,11 +14,13 @@ _STUDY = re.compile(r"^(?:study = |def study\()", re.M)  # other files are impor
 
 @dataclass(frozen=True)
 class ShippedStudy:
-    """A study file. `summary` and `cost` are those of its docstring."""
+    """A study file. `summary` and `cost` are those of its docstring; `options` are those of `--set`, with defaults."""
 
     path: Path
+    documentation: str
     summary: str
     cost: str
+    options: dict[str, Any]
 
 
 def folder() -> Path:
@@ -33,12 +36,31 @@ def shipped_studies() -> dict[str, ShippedStudy]:
     for path in [*sorted(root.glob("*.py")), *sorted(root.glob("*/*.py"))]:
         text = path.read_text(encoding="utf-8")
         if _STUDY.search(text):
-            documentation = ast.get_docstring(ast.parse(text)) or ""
+            module = ast.parse(text)
+            documentation = ast.get_docstring(module) or ""
             cost = re.search(r"^Cost: (.*?)(?=^[A-Z]\w+: |\n\n|\Z)", documentation, re.M | re.S)
             studies[path.relative_to(root).with_suffix("").as_posix()] = ShippedStudy(
-                path, _one_line(documentation.partition("\n\n")[0]), _one_line(cost[1] if cost else "")
+                path,
+                documentation,
+                _one_line(documentation.partition("\n\n")[0]),
+                _one_line(cost[1] if cost else ""),
+                _options(module, text),
             )
     return studies
+
+
+def _options(module: ast.Module, text: str) -> dict[str, Any]:
+    """Return the parameters of the function `study` with their defaults, without running the file."""
+    for statement in module.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "study":
+            defaults = zip(statement.args.args, statement.args.defaults, strict=True)
+            return {
+                parameter.arg: default.value
+                if isinstance(default, ast.Constant)
+                else ast.get_source_segment(text, default)
+                for parameter, default in defaults
+            }
+    return {}
 
 
 def _one_line(text: str) -> str:
