@@ -251,7 +251,7 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: Path) -> None:
     with open_store(finished) as store:
         run = store.runs()[0]

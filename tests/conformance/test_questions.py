@@ -20,7 +20,8 @@ ASKED = [
     case(make, question, backend) for make in ENCODINGS for question in QUESTIONS for backend in backends_of(question)
 ]
 # Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question
-# meets every backend. `decoding` takes seconds (the quick tests decode all in models/test_layer_settings.py).
+# meets every backend. `decoding` takes seconds, so it is among the slow tests below (the quick tests decode all in
+# models/test_layer_settings.py).
 QUICK = [
     case(make, question, str(m + n) if question.on_backend else "")
     for m, make in enumerate(ENCODINGS)
@@ -31,10 +32,10 @@ QUICK = [
 # return the same forms as others, with other numbers, are asked in the slow tests.
 MEDIUM = [
     case(make, question, backend, pytest.mark.medium)
-    for m, make in enumerate(ENCODINGS)
+    for make in ENCODINGS
     for question in QUESTIONS
-    if make.__name__ not in OTHER_NUMBERS
-    for backend in {"agrees": differentiable_backends(), "decoding": [str(m)]}.get(question.name, [])
+    if question.name == "agrees" and make.__name__ not in OTHER_NUMBERS
+    for backend in differentiable_backends()
 ]
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.

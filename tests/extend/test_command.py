@@ -276,10 +276,8 @@ def test_a_killed_training_ends_with_the_same_weights(lora: list[str], place: Pa
     words = ["tiny", "--methods", "fire", *map(str, MEASURED), *map(str, TUNED), *lora, "--out"]
     words[words.index("--steps") + 1] = "24"
 
-    def command(out: str) -> list[str]:
-        return [sys.executable, "-m", "lengthwise", "extend", *words, out]
-
-    process = subprocess.Popen(command("cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "lengthwise", "extend", *words, "cut"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     checkpoints, end = place / "cut.unfinished" / "work" / "fire" / "training", time.monotonic() + 200
     while time.monotonic() < end and process.poll() is None and not (checkpoints / "checkpoint-6").exists():
         time.sleep(0.002)
@@ -287,7 +285,7 @@ def test_a_killed_training_ends_with_the_same_weights(lora: list[str], place: Pa
     process.wait()
     assert (checkpoints / "checkpoint-4" / "trainer_state.json").exists() and not (place / "cut").exists()
     for out in ("cut", "whole"):
-        subprocess.run(command(out), check=True, stdout=subprocess.DEVNULL)
+        assert run(*words, out) == 0
     assert all(torch.equal(value, weights("whole")[name]) for name, value in weights("cut").items())
     assert changes_of("whole") == changes_of("cut")
     assert [row["train_losses"] for row in built("whole")] == [row["train_losses"] for row in built("cut")]

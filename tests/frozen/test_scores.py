@@ -143,7 +143,13 @@ def is_close(current: list[Any], recorded: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["axes/small", *(pytest.param(n, marks=pytest.mark.medium) for n in STUDIES if n != "axes/small")]
+    "name",
+    [
+        "axes/small",
+        pytest.param("quickstart", marks=pytest.mark.medium),
+        pytest.param("memorization/widths", marks=pytest.mark.slow),
+        pytest.param("icfl/small", marks=pytest.mark.slow),
+    ],
 )
 def test_scores_and_losses_are_the_recorded_ones(name: str, tmp_path: Path) -> None:
     rows, recorded = rows_of(name, tmp_path), RECORDED[name]

@@ -10,7 +10,7 @@ RUN = Path(__file__).parent / "run.py"
 CASES = {
     "g++": 2000,
     "clang++": 1000,
-    "g++-address": 200,
+    "g++-address": 100,
     "clang++-address": 200,
     "g++-thread": 60,
     "clang++-thread": 60,

@@ -135,7 +135,7 @@ def test_a_killed_process_of_a_run(
 @pytest.mark.parametrize(
     ("rank", "action"),
     # "large": more than is sent to rank 0; "interrupt": a KeyboardInterrupt that is not Ctrl-C
-    [(0, "raise"), (1, "raise"), (1, "large"), (0, "interrupt"), (1, "interrupt")],
+    [(0, "raise"), (1, "large"), (1, "interrupt")],
 )
 def test_an_error_of_any_process_fails_the_run_with_its_text_and_line(
     study_file: StudyFile,
