@@ -87,5 +87,5 @@ def block_sizes(setting: Setting) -> Iterator[Measurement]:
         return figures
 
     for dim in (64, 128) if setting.device != "cpu" else ():
-        for name in ("NoPE", "KerpleLog", "FIRE"):
+        for name in ("NoPE", "KerpleLog", "FIRE", "ALiBi"):
             yield f"{name}, 8192 tokens, {dim} dims", functools.partial(measure, name, dim)
