@@ -33,7 +33,7 @@ TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
 COMMANDS = {  # name: (required extras, description)
     "demo": (["lab"], "train seven encodings and write a report: lengthwise run quickstart"),
-    "test": (["lab", "test"], "run the quick tests with pytest: five to eight minutes on two cores"),
+    "test": (["lab", "test"], "run the quick tests with pytest, about six minutes on two cores (--types: check types)"),
     "test-medium": (["lab", "test"], "run the tests that take seconds: browsers, several processes, training"),
     "test-slow": (["lab", "test"], "run the slow tests: kills, every setting on every backend, large shapes"),
     "test-newest": (["lab", "outside", "test"], "run the tests of other libraries' newest releases, in .venv-newest"),
@@ -371,8 +371,8 @@ def variables(environment: Environment, **more: str) -> dict[str, str]:
     return {**env, "VIRTUAL_ENV": str(environment.folder), "PATH": path, **more}
 
 
-# Tests check types and shapes at run time in these parts. Elsewhere tests pass wrong types on purpose, which the code
-# itself must reject.
+# With --types, tests check types and shapes at run time in these parts. Elsewhere tests pass wrong types on purpose,
+# which the code itself must reject.
 SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "positions", "attention", "models")]
 
 
@@ -381,8 +381,10 @@ def pytest(environment: Environment, markers: str, arguments: list[str]) -> NoRe
     workers = min(cores, 4) + 1  # one more uses the cores while a test waits for other processes
     # "worksteal" gives neighbouring tests to the same worker, so that what the tests of a file share is made once.
     command = [str(environment.python), "-m", "pytest", "-n", str(workers), "--dist", "worksteal", "-m", markers,
-               "--timeout", "300", "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")),
-               *arguments]  # fmt: skip
+               "--timeout", "300"]  # fmt: skip
+    if "--types" in arguments:
+        command.append("--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")))
+    command += [argument for argument in arguments if argument != "--types"]
     env = variables(environment, OMP_NUM_THREADS="1")
     # The workers and the hundreds of processes that tests start would each compile the tests and the package again.
     env.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -72,7 +72,7 @@ def the_installed_transformers_counts_as_tested() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def type_checks_of_some_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check types at run time only in one of four tests, because in many tests the checks take longer than all else.
+    """With `dev.py test --types`, check types in one of four tests, because in many the checks take longest.
 
     Each function that is checked runs in many tests, so some of them run with the checks.
     """
