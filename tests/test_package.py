@@ -46,7 +46,7 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def test_the_wheel_has_all_studies(lengthwise: Callable[..., str]) -> None:
     listed = json.loads(lengthwise("list", "studies", "--available", "--json"))
     assert [row["name"] for row in listed] == list(shipped_studies())
-    assert not any(Path(row["file"]).is_relative_to(ROOT) for row in listed)
+    assert not any(Path(row["path"]).is_relative_to(ROOT) for row in listed)
 
 
 def test_a_study_of_the_wheel_runs_and_so_does_its_copy(lengthwise: Callable[..., str]) -> None:
