@@ -33,7 +33,7 @@ TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
 COMMANDS = {  # name: (required extras, description)
     "demo": (["lab"], "train seven encodings and write a report: lengthwise run quickstart"),
-    "test": (["lab", "test"], "run the quick tests with pytest, about five minutes on two cores (--types: check types)"),
+    "test": (["lab", "test"], "run the quick tests with pytest: five minutes on two cores (--types: check types)"),
     "test-medium": (["lab", "test"], "run the tests that take seconds: browsers, several processes, training"),
     "test-slow": (["lab", "test"], "run the slow tests: kills, every setting on every backend, large shapes"),
     "test-newest": (["lab", "outside", "test"], "run the tests of other libraries' newest releases, in .venv-newest"),
