@@ -362,8 +362,6 @@ def cost(label: str) -> dict[str, Any] | None:
 @cache
 def costs() -> list[dict[str, Any]]:
     """Return the medians over rounds of the stored measurement, at `COST_LENGTH`."""
-    if not COST_FILE.exists():
-        return []
     answer = read(COST_FILE)
     rows = [row for row in answer.measurement.derive(answer.table, answer.origin) if row["length"] == COST_LENGTH]
     labels = dict.fromkeys(row["encoding"] for row in rows)
