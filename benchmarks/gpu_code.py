@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
+Without options, the counts are kept in benchmarks/results/gpu_code.json; with fewer kernels they are only printed.
+
 For each kernel and form, and each loop over tiles: instructions per pair of query and key, those in a loop over the
 knots of a tile (which are counted once), tensor-core instructions (HGMMA, HMMA), accesses to local memory (spilled
 registers), and barriers. For the whole kernel: registers and shared memory. ptxas and nvdisasm come with Triton. The
@@ -20,7 +22,7 @@ import collections
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,7 @@ FORMS = (
     "sink",
     "prefix",
 )
+EXTRA = ("table pieces", "many")  # compiled only if they are asked for
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
@@ -328,24 +331,41 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
     yield from recorded(action)
 
 
+def list_of(known: Sequence[Any]) -> Callable[[str], list[Any]]:
+    """Return what parses names that are separated by commas."""
+    names = {str(one): one for one in known}
+
+    def parse(text: str) -> list[Any]:
+        if unknown := [name for name in text.split(",") if name not in names]:
+            raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; available: {', '.join(names)}")
+        return [names[name] for name in text.split(",")]
+
+    return parse
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dims", default="32,64,128,256")
-    parser.add_argument("--dtypes", default="bfloat16,float32")
-    parser.add_argument(
-        "--forms",
-        default="none,short table,table,fixed table,pieces,rows,rows values,sink,prefix",
-        help="of " + ", ".join(FORMS),
-    )
+    kept = {
+        "dims": [32, 64, 128, 256],
+        "dtypes": ["bfloat16", "float32"],
+        "forms": [f for f in FORMS if f not in EXTRA],
+    }
+    for name, known in {
+        "dims": [32, 64, 128, 256],
+        "dtypes": ["bfloat16", "float16", "float32"],
+        "forms": FORMS,
+    }.items():
+        default = ",".join(map(str, kept[name]))
+        parser.add_argument(f"--{name}", type=list_of(known), default=default, help=f"of {', '.join(map(str, known))}")
     args = parser.parse_args()
     if reason := gpu.unsupported_reason():
         raise SystemExit(reason)
     results: dict[str, Any] = {"target": "sm_90", "triton": triton.__version__, "measured on a GPU": False}
     wrong: list[str] = []
     print(f"{len(list(small_kernels(1)))} calls of kernels without products of matrices compile", flush=True)
-    for dtype in args.dtypes.split(","):
-        for dim in map(int, args.dims.split(",")):
-            for form in args.forms.split(","):
+    for dtype in args.dtypes:
+        for dim in args.dims:
+            for form in args.forms:
                 for one in compiled(form, dim, getattr(torch, dtype)):
                     if one.name in NO_PRODUCTS:
                         continue
@@ -364,7 +384,8 @@ def main() -> None:
                         f"{found['shared memory'] / 1024:6.0f} KiB  {loops}",
                         flush=True,
                     )
-    save("gpu_code", results | {"problems": wrong, "predicted instructions": predicted(results)})
+    if vars(args) == kept:
+        save("gpu_code", results | {"problems": wrong, "predicted instructions": predicted(results)})
     if wrong:
         raise SystemExit("\n".join(wrong))
 

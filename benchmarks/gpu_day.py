@@ -32,6 +32,9 @@ from gpu_setting import OutOfTime, Setting
 from gpu_slices import SLICES
 from record import header, write
 
+from lengthwise.config import ConfigError
+from lengthwise.studies import Compute
+
 GRACE = 15  # seconds after its limit in which a slice ends by itself
 Figures = dict[str, Any]
 
@@ -50,8 +53,11 @@ def is_missing(figure: Figures | None, facts: Figures) -> bool:
 def measure(setting: Setting, name: str, only: str = "") -> None:
     """Measure what is missing of a slice, in this process, until its deadline."""
     figures, facts = kept(setting, name), header()
-    for label, action in SLICES[name](setting):
-        if only not in label or not is_missing(figures.get(label), facts):
+    measurements = [one for one in SLICES[name](setting) if only in one[0]]
+    if not measurements:
+        print(f"  nothing to measure on {setting.device}{f' with {only!r} in its name' if only else ''}", flush=True)
+    for label, action in measurements:
+        if not is_missing(figures.get(label), facts):
             continue
         if setting.seconds_left() <= 0:
             print("  no time is left; the same command continues", flush=True)
@@ -119,6 +125,8 @@ def in_a_process(setting: Setting, name: str, only: str, seconds: float) -> None
 
 def summary(setting: Setting) -> None:
     """Print the stored measurements of all slices."""
+    if not any(kept(setting, name) for name in SLICES):
+        print(f"nothing is stored in {setting.folder}")
     for name in SLICES:
         if figures := kept(setting, name):
             print(f"\n{name}")
@@ -145,7 +153,7 @@ def main() -> None:
     setting = Setting(args.device, args.tiny, args.folder, time.monotonic() + 60 * args.minutes)
     if args.list:
         for name in names:
-            print(f"{name:12}{(SLICES[name].__doc__ or '').splitlines()[0]}")
+            print(f"{name:18}{(SLICES[name].__doc__ or '').splitlines()[0]}")
     elif args.dry_run:
         facts = header()
         for name in names:
@@ -160,6 +168,10 @@ def main() -> None:
     elif args.here:
         measure(setting, names[0], args.only)
     else:
+        try:
+            Compute(device=args.device).require_usable()
+        except ConfigError as error:
+            parser.error(str(error))
         end = time.monotonic() + 60 * args.total_minutes
         for name in names:
             seconds = min(60 * args.minutes, end - time.monotonic() - GRACE)

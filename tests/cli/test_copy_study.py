@@ -80,4 +80,4 @@ def test_a_study_is_described_with_its_options(here) -> None:
     assert "Options (--set NAME=VALUE): none" in here("list", "studies", "nope/small").out
     ran = here("list", "studies", "fire/papr")
     assert (ran.code, ran.out) == (2, "")
-    assert "there is no study 'fire/papr'; did you mean 'fire/paper'?" in ran.err
+    assert "Lengthwise has no study 'fire/papr'; did you mean 'fire/paper'?" in ran.err

@@ -22,7 +22,7 @@ and each loop is over a range of blocks (visits.py). Otherwise tiles.py sorts ea
 
   * Logits are in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor row_max), factor =
     scale log2(e), so that scaling costs nothing. What a bias adds to all pairs of a query in a tile (`shift`) is added
-    to the row maximum instead, so a FAR tile takes as many instructions as one without a bias.
+    to the row maximum instead, so a FAR tile takes about as many instructions as one without a bias.
   * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read
     once and distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair
     took twice as many instructions and 33 barriers a tile.
