@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, print_table, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
-from lengthwise.values import near_miss, unlisted
+from lengthwise.values import unlisted
 
 METHODS = {  # list: what it is a list of, the package that defines it, its name there, and an example
     "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS", "fire:hidden_layers=1"),
@@ -235,11 +235,11 @@ def _list_studies(place: Place, json: bool) -> None:
 
 
 def _list_shipped_studies(names: tuple[str, ...], json: bool) -> None:
-    from lengthwise.studies.shipped import LIST, shipped_studies
+    from lengthwise.studies.shipped import shipped_studies
 
     studies = shipped_studies()
     if unknown := [name for name in names if name not in studies]:
-        raise ConfigError(f"Lengthwise has no study {unknown[0]!r}{near_miss(unknown[0], studies)}; `{LIST}` prints all")
+        raise ConfigError(f"Lengthwise has no study {unlisted(unknown[0], studies)}")
     chosen = {name: studies[name] for name in names} or studies
     if json:
         print_json(
