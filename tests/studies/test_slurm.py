@@ -65,7 +65,7 @@ def step_of_first(results: Path) -> int:
 
 @pytest.fixture
 def long_study(study_file: StudyFile) -> Path:
-    return study_file(encodings='["nope"]', steps=8_000)
+    return study_file(encodings='["nope"]', steps=10_000)
 
 
 @needs_slurm

@@ -1,5 +1,6 @@
 """The kernels for a GPU: in Triton's interpreter on any Linux machine, compiled where there is a GPU."""
 
+import argparse
 import importlib.util
 import os
 import subprocess
@@ -128,6 +129,14 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
     assert "bfloat16, 64 dims, none: key_gradients uses no tensor cores in CLEAN" in said(**untensored)
     assert said(dtype=torch.float32, **untensored) == ""
     assert "none of" in said(loops={})
+
+
+@needs_triton
+def test_a_form_that_is_not_known_is_refused(monkeypatch):
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
+    assert gpu_code.list_of([32, 64])("64,32") == [64, 32]
+    with pytest.raises(argparse.ArgumentTypeError, match="there is no 'fire'; available: none, short table, "):
+        gpu_code.list_of(gpu_code.FORMS)("none,fire")
 
 
 def test_a_pipelined_loop_with_branches_is_found(monkeypatch):
