@@ -53,6 +53,12 @@ GPU_LABELS = {
     "torch efficient": "PyTorch's memory-efficient attention, no encoding",
     "Sinks": "sinks",
 }
+GPU_KERNELS = {
+    "attend": "forward",
+    "query_gradients": "gradient of q",
+    "key_gradients": "gradients of k and v",
+    "distance_gradients": "by distance",
+}
 GPU_FORMS = {  # of tests/attention/fused/gpu_cases.py
     "none": "none",
     "one": "one segment",
@@ -347,20 +353,14 @@ def gpu_agreement(figures: dict[str, Any]) -> Rows:
 
 @table("gpu_day-block-sizes")
 def gpu_kernels(figures: dict[str, Any]) -> Rows:
-    kernels = {
-        "attend": "forward",
-        "query_gradients": "gradient of q",
-        "key_gradients": "gradients of k and v",
-        "distance_gradients": "by distance",
-    }
-    rows = [["encoding", *kernels.values(), "all kernels", "relative to no encoding", "with the sizes before"]]
+    rows = [["encoding", *GPU_KERNELS.values(), "all kernels", "relative to no encoding", "with the sizes before"]]
     plain: dict[str, tuple[float, float]] = {}
     for name, entry in figures.items():
         encoding, _, dims = name.split(", ")
-        fastest = {k: min(t for t in entry[k].values() if isinstance(t, float)) for k in kernels if k in entry}
+        fastest = {k: min(t for t in entry[k].values() if isinstance(t, float)) for k in GPU_KERNELS if k in entry}
         before, change = entry["all kernels"], sum(entry[k]["as chosen"] - time for k, time in fastest.items())
         plain.setdefault(dims, (before - change, before))
-        cells = [figure(fastest.get(k)) for k in kernels]
+        cells = [figure(fastest.get(k)) for k in GPU_KERNELS]
         cells += [f"{before - change:.1f}", figure((before - change) / plain[dims][0]), figure(before / plain[dims][1])]
         rows.append([f"{label(encoding)}, {dims}", *cells])
     return rows
@@ -399,12 +399,6 @@ def gpu_code(figures: dict[str, Any]) -> Rows:
 
 @table("gpu_code")
 def gpu_instructions(figures: dict[str, Any]) -> Rows:
-    kernels = {
-        "attend": "forward",
-        "query_gradients": "gradient of q",
-        "key_gradients": "gradients of k and v",
-        "distance_gradients": "by distance",
-    }
     loops = {
         ("NoPE", "none"): {"": "CLEAN"},
         ("T5", "short table"): {"": "FAR"},
@@ -412,7 +406,7 @@ def gpu_instructions(figures: dict[str, Any]) -> Rows:
         ("KERPLE", "table"): {"": "CLEAN"},
         ("FIRE", "pieces"): {"no knot, ": "CLEAN", "one knot, ": "ONE_KNOT", "two knots, ": "TWO_KNOTS"},
     }
-    rows = [["encoding", *kernels.values(), "all kernels and tiles, relative to no encoding"]]
+    rows = [["encoding", *GPU_KERNELS.values(), "all kernels and tiles, relative to no encoding"]]
     for dims in ("64 dims", "128 dims"):
         of = f"bfloat16, {dims}"
         for (encoding, form), kinds in loops.items():
@@ -422,15 +416,10 @@ def gpu_instructions(figures: dict[str, Any]) -> Rows:
                 if (one["of"], one["encoding"]) == (of, encoding)
             )
             for words, kind in kinds.items():
-                found = [figures[of][form].get(kernel, {}).get("loops", {}).get(kind) for kernel in kernels]
+                found = [figures[of][form].get(kernel, {}).get("loops", {}).get(kind) for kernel in GPU_KERNELS]
                 cells = [f"{loop['instructions a pair']:.1f}" if loop else "" for loop in found]
-                rows.append(
-                    [
-                        f"{label(encoding)}, {words}{dims}",
-                        *cells,
-                        figure(None if "KNOT" in kind else predicted),
-                    ]
-                )
+                whole = figure(None if "KNOT" in kind else predicted)
+                rows.append([f"{label(encoding)}, {words}{dims}", *cells, whole])
     return rows
 
 

@@ -125,11 +125,15 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
     names = column(kind, style="bold", no_wrap=True)
     table = plain_table(names, "description", *scores, "settings and their defaults")
     for row in rows:
-        settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
         score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
-        table.add_row(row["name"], row["summary"], *score, settings or "none")
+        table.add_row(row["name"], row["summary"], *score, _defaults(row["settings"]))
     stdout().print(table)
     print(f"\nWith settings: {example}. Full description: lengthwise list {list_name} {example.partition(':')[0]}")
+
+
+def _defaults(settings: dict[str, Any]) -> str:
+    """Return settings and their defaults as one writes them, `seeds=3, text=''`, or `none`."""
+    return ", ".join(f"{name}={value}" if value != "" else f"{name}=''" for name, value in settings.items()) or "none"
 
 
 # ---- probes -----------------------------------------------------------------------------------------------------
@@ -248,8 +252,7 @@ def _list_shipped_studies(names: tuple[str, ...], json: bool) -> None:
         return
     if names:
         for name, study in chosen.items():
-            options = ", ".join(f"{k}={v if v != '' else repr(v)}" for k, v in study.options.items())
-            print(f"{name}: {study.documentation}\n\nOptions (--set NAME=VALUE): {options or 'none'}\n")
+            print(f"{name}: {study.documentation}\n\nOptions (--set NAME=VALUE): {_defaults(study.options)}\n")
         return
     table = plain_table(column("study", style="bold", no_wrap=True), "description", "cost")
     for name, study in studies.items():

@@ -44,22 +44,17 @@ def shipped_studies() -> dict[str, ShippedStudy]:
                 documentation,
                 _one_line(documentation.partition("\n\n")[0]),
                 _one_line(cost[1] if cost else ""),
-                _options(module, text),
+                _options(module),
             )
     return studies
 
 
-def _options(module: ast.Module, text: str) -> dict[str, Any]:
+def _options(module: ast.Module) -> dict[str, Any]:
     """Return the parameters of the function `study` with their defaults, without running the file."""
     for statement in module.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "study":
             defaults = zip(statement.args.args, statement.args.defaults, strict=True)
-            return {
-                parameter.arg: default.value
-                if isinstance(default, ast.Constant)
-                else ast.get_source_segment(text, default)
-                for parameter, default in defaults
-            }
+            return {parameter.arg: ast.literal_eval(default) for parameter, default in defaults}
     return {}
 
 
